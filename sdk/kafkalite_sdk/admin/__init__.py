@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.topic_types import ProducerState as ProducerState
     from kafkalite_sdk.admin.topic_types import Reassignment as Reassignment
     from kafkalite_sdk.admin.topic_types import TopicDescription as TopicDescription
-    from kafkalite_sdk.admin.transactions import TransactionDescription as TransactionDescription
-    from kafkalite_sdk.admin.transactions import TransactionListing as TransactionListing
+    from kafkalite_sdk.admin.transaction_types import OpenTransaction as OpenTransaction
+    from kafkalite_sdk.admin.transaction_types import ProducerEpoch as ProducerEpoch
+    from kafkalite_sdk.admin.transaction_types import TransactionDescription as TransactionDescription
+    from kafkalite_sdk.admin.transaction_types import TransactionListing as TransactionListing
     from kafkalite_sdk.admin.users import NewCredential as NewCredential
     from kafkalite_sdk.admin.users import ScramMechanism as ScramMechanism
     from kafkalite_sdk.admin.users import UserMechanism as UserMechanism
@@ -80,7 +82,7 @@ _NAMES = {
         *("CreatedTopic", "NewTopic", "PartitionDescription", "ProducerState"),
         *("Reassignment", "TopicDescription"),
     ),
-    "transactions": ("TransactionDescription", "TransactionListing"),
+    "transaction_types": ("OpenTransaction", "ProducerEpoch", "TransactionDescription", "TransactionListing"),
     "users": ("NewCredential", "ScramMechanism", "UserMechanism"),
 }
 _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}

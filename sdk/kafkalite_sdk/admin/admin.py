@@ -143,7 +143,7 @@ class Admin:
 
     @cached_property
     def transactions(self) -> "Transactions":
-        """List and describe transactions."""
+        """List, describe and end transactions, find those that hang."""
         from kafkalite_sdk.admin.transactions import Transactions
 
         return Transactions(self._driver)

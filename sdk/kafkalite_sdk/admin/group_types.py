@@ -119,6 +119,8 @@ class PartitionLag:
         age_s: of the first record after the committed offset, in seconds; 0 without lag, None also if not requested.
         member: its owner.
         error: why the offsets of the log are unknown, None = they are known.
+        stable_end: the last stable offset, where readers of committed records stop; None also if not requested.
+        is_pending: an open transaction has committed an offset of the partition; None also if not requested.
     """
 
     committed: Committed | None
@@ -128,6 +130,15 @@ class PartitionLag:
     age_s: float | None
     member: GroupMember | None
     error: KafkaError | None = None
+    stable_end: int | None = None
+    is_pending: bool | None = None
+
+    @property
+    def stable_lag(self) -> int | None:
+        """Records from the committed offset to the last stable offset, which readers of committed records get."""
+        if self.committed is None or self.stable_end is None:
+            return None
+        return max(self.stable_end - self.committed.offset, 0)
 
 
 @dataclass(frozen=True, slots=True)

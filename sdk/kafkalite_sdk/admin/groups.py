@@ -148,16 +148,20 @@ class Groups:
             else:
                 yield each.group_id, _classic_group(each, self._driver.coordinator(each.group_id))
 
-    async def lag(self, *groups: str, ages: bool = False, timeout: float | None = None) -> Outcomes[str, GroupLag]:
+    async def lag(
+        self, *groups: str, ages: bool = False, transactions: bool = False, timeout: float | None = None
+    ) -> Outcomes[str, GroupLag]:
         """Describe groups with their committed offsets and their lag.
 
         Arguments:
             groups: their ids.
             ages: the age of the first record that is not committed is included, which fetches it.
+            transactions: last stable offsets and the offsets of open transactions are included: two requests more.
         """
         from kafkalite_sdk.admin.lag import Lag  # decodes records, which other calls do not need
 
-        return await Lag(self._driver, self.describe).of_groups(groups, ages=ages, timeout=timeout)
+        computed = Lag(self._driver, self.describe)
+        return await computed.of_groups(groups, ages=ages, transactions=transactions, timeout=timeout)
 
     async def create(
         self,

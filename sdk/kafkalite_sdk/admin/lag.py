@@ -1,16 +1,18 @@
 """The lag of groups: in records, and as the age of the first record that is not committed."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
-from kafkalite.errors import KafkaError
+from kafkalite.errors import KafkaError, KafkaErrorCode
 from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite.records import batches
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.group_offsets import GroupOffsets
+from kafkalite_sdk.admin.group_offsets import BY_NAME, FetchGroup, GroupOffsets
 from kafkalite_sdk.admin.group_types import Committed, GroupDescription, GroupLag, PartitionLag
-from kafkalite_sdk.admin.operation import Operation, is_address
+from kafkalite_sdk.admin.operation import Operation, by_topic, check_result, is_address
 from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.partitions import EARLIEST, LATEST, Partitions
 
@@ -36,12 +38,15 @@ class Lag:
         self._describe = describe
         self._partitions = Partitions(driver)
 
-    async def of_groups(self, groups: Collection[str], *, ages: bool, timeout: float | None) -> Outcomes[str, GroupLag]:
+    async def of_groups(
+        self, groups: Collection[str], *, ages: bool, transactions: bool = False, timeout: float | None
+    ) -> Outcomes[str, GroupLag]:
         """Describe groups with their lag.
 
         Arguments:
             groups: their ids.
             ages: the age of the first record that is not committed is included, which fetches it.
+            transactions: last stable offsets and pending offsets are included.
             timeout: deadline in seconds; None = `default_api_timeout_ms`.
         """
         left_s = self._driver.countdown(timeout)
@@ -50,6 +55,11 @@ class Lag:
         offsets = committed.results
         wanted = {each for name, group in described.results.items() for each in {*offsets.get(name, ()), *group.owners}}
         starts, ends, unknown = await self._bounds(wanted, left_s)
+        stable: Mapping[TopicPartition, int] = {}
+        pending: Mapping[str, frozenset[TopicPartition]] = {}
+        if transactions:
+            named = {name: {*own, *described[name].owners} for name, own in offsets.items()}
+            stable, pending = await self._stable_ends(ends, left_s()), await self._pending(named, left_s())
         ended: dict[str, GroupLag | KafkaError] = {**described.errors, **committed.errors}
         for name, own in offsets.items():
             behind = {
@@ -58,8 +68,46 @@ class Lag:
                 if each in starts and each in ends and own[each].offset < ends[each]
             }
             found_ages = await self._ages_s(behind, left_s()) if ages else {}
-            ended[name] = _lag_of(described[name], own, starts, ends, found_ages, unknown)
+            lag = _lag_of(described[name], own, starts, ends, found_ages, unknown)
+            ended[name] = _with_transactions(lag, stable, pending.get(name)) if transactions else lag
         return Outcomes(ended)
+
+    async def _stable_ends(
+        self, partitions: Collection[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, int]:
+        """Return the last stable offsets; those of leaders that do not answer are unknown."""
+        latest = dict.fromkeys(partitions, LATEST)
+        found = await self._partitions.offsets(latest, isolation_level="read_committed", timeout=timeout_s)
+        found.ignore_errors()
+        return {each: listed.offset for each, listed in found.results.items()}
+
+    async def _pending(
+        self, partitions: Mapping[str, Collection[TopicPartition]], timeout_s: float
+    ) -> Mapping[str, frozenset[TopicPartition]]:
+        """Return the partitions of groups with offsets of open transactions; those of other groups are unknown.
+
+        They are named in the request: a coordinator leaves out those that have no committed offset else.
+        """
+
+        def build(names: Collection[str]) -> OffsetFetchRequest:
+            groups = [
+                FetchGroup(
+                    group_id=name,
+                    topics=[
+                        FetchGroup.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+                        for topic, numbers in by_topic(partitions[name]).items()
+                    ],
+                )
+                for name in names
+            ]
+            return OffsetFetchRequest(groups=groups, require_stable=True)
+
+        operation: Operation[str, frozenset[TopicPartition]] = Operation(
+            OffsetFetchRequest, build, _pending_partitions, is_address, version_max=BY_NAME
+        )
+        found = await self._driver.run(operation, [name for name, each in partitions.items() if each], timeout_s)
+        found.ignore_errors()
+        return found.results
 
     async def _bounds(
         self, partitions: Collection[TopicPartition], left_s: Callable[[], float]
@@ -91,6 +139,31 @@ class Lag:
         now_ms = self._driver.client.environment.now_ms()
         stamps = {each: stamp for each, stamp in found.results.items() if stamp is not None}
         return {each: max(now_ms - stamp, 0) / 1000 for each, stamp in stamps.items()}
+
+
+def _pending_partitions(
+    response: OffsetFetchResponse, _: object
+) -> Iterator[tuple[str, frozenset[TopicPartition] | KafkaError]]:
+    for group in response.groups:
+        pending = frozenset(
+            TopicPartition(topic.name, each.partition_index)
+            for topic in group.topics
+            for each in topic.partitions
+            if each.error_code == KafkaErrorCode.UNSTABLE_OFFSET_COMMIT
+        )
+        yield group.group_id, check_result(group.error_code, None, pending)
+
+
+def _with_transactions(
+    lag: GroupLag, stable: Mapping[TopicPartition, int], pending: Collection[TopicPartition] | None
+) -> GroupLag:
+    partitions = {
+        partition: replace(
+            each, stable_end=stable.get(partition), is_pending=None if pending is None else partition in pending
+        )
+        for partition, each in lag.partitions.items()
+    }
+    return replace(lag, partitions=partitions)
 
 
 def _first_timestamp(response: FetchResponse, offset: int) -> int | None:

@@ -113,7 +113,7 @@ class Admin(BlockingClient[_LoopAdmin]):
 
     @cached_property
     def transactions(self) -> "admin_parts.Transactions":
-        """List and describe transactions."""
+        """List, describe and end transactions, find those that hang."""
         from kafkalite_sdk.blocking.admin_parts import Transactions
 
         return Transactions(self._client.transactions, self._thread)

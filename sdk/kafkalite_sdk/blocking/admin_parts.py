@@ -101,7 +101,14 @@ class Users(Part[users.Users]):
 
 
 class Transactions(Part[transactions.Transactions]):
-    """List and describe transactions."""
+    """List, describe and end transactions, find those that hang."""
 
     list = wait_for(transactions.Transactions.list)
+    list_by_broker = wait_for(transactions.Transactions.list_by_broker)
     describe = wait_for(transactions.Transactions.describe)
+    describe_producers = wait_for(transactions.Transactions.describe_producers)
+    find_open = wait_for(transactions.Transactions.find_open)
+    find_hanging = wait_for(transactions.Transactions.find_hanging)
+    abort = wait_for(transactions.Transactions.abort)
+    terminate = wait_for(transactions.Transactions.terminate)
+    fence_producers = wait_for(transactions.Transactions.fence_producers)

@@ -45,7 +45,9 @@ ROUTES: dict[int, Row] = {
     19: Row(Route.CONTROLLER, False),  # CreateTopics
     20: Row(Route.CONTROLLER, False),  # DeleteTopics
     21: Row(Route.LEADER, True),  # DeleteRecords
+    22: Row(Route.TRANSACTION, False),  # InitProducerId with a transactional id: each one increments the epoch
     23: Row(Route.LEADER, True),  # OffsetForLeaderEpoch
+    27: Row(Route.LEADER, False),  # WriteTxnMarkers: a second marker may end the next transaction
     29: Row(Route.ANY, True),  # DescribeAcls
     30: Row(Route.CONTROLLER, True),  # CreateAcls
     31: Row(Route.CONTROLLER, False),  # DeleteAcls
