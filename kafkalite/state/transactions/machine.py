@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answer_only
 from kafkalite.state.transactions.actions import TIMEOUT_TIMER, rearm
+from kafkalite.state.transactions.counters import TransactionCounters
 from kafkalite.state.transactions.metadata import NONE, TransactionDeleted, TransactionMetadata, TransactionRecord
 from kafkalite.state.transactions.requests import (
     AddPartitions,
@@ -68,6 +69,7 @@ class TransactionMachine:
     Attributes:
         version: the finalized level, for aborts that no client requests; the coordinator changes it.
         transactions: the state of each id.
+        counters: of ended transactions; the coordinator replaces them by those of the broker.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class TransactionMachine:
         self.settings = settings or TransactionSettings()
         self.version = version
         self.transactions: dict[str, TransactionMetadata] = {}
+        self.counters = TransactionCounters()
         self._waiting: dict[str, TransactionStep] = {}
         self._unchecked: Iterator[str] = iter(())  # ids that the current run of the expiry has not checked
 
@@ -223,6 +226,7 @@ class TransactionMachine:
         if row.action is None:
             return answer_only(step.token, _refusal(step, row.error))
         row.action(step)
+        self.counters.count(step)
         return self._ask(step) if step.needs_producer_id else step.effects
 
     def _ask(self, step: TransactionStep) -> Effects:
