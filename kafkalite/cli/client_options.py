@@ -36,6 +36,7 @@ NEXT_STEPS: dict[int, str] = {
     KafkaErrorCode.KAFKA_STORAGE_ERROR: "see the log of the broker: a full or failed disk, an offline partition",
     KafkaErrorCode.INVALID_REPLICATION_FACTOR: "give -r, or set default.replication.factor of the broker",
     KafkaErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true in the configuration of the broker",
+    KafkaErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`kafkalite transaction list` lists the transactional ids",
     KafkaErrorCode.INVALID_SESSION_TIMEOUT: "allowed by group.min.session.timeout.ms, group.max.session.timeout.ms",
 }
 

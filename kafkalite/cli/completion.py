@@ -1,4 +1,4 @@
-"""Completes the names of topics and groups for the shell.
+"""Completes the names of topics and groups and transactional ids for the shell.
 
 A shell prints what the command prints while a line is edited, so an error, or a broker that does not answer in time, is
 an empty list without a message.
@@ -48,6 +48,19 @@ def complete_groups(ctx: click.Context, parameter: click.Parameter, incomplete: 
         return [each.group for each in await admin.groups.list()]
 
     return _complete(ctx, parameter, incomplete, groups)
+
+
+def complete_transactional_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the transactional ids that begin with a text.
+
+    Arguments:
+        ctx, parameter, incomplete: as for `complete_topics`.
+    """
+
+    async def transactional_ids(admin: Admin) -> list[str]:
+        return [each.transactional_id for each in await admin.transactions.list()]
+
+    return _complete(ctx, parameter, incomplete, transactional_ids)
 
 
 def _complete_groups_of_tree(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

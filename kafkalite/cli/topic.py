@@ -124,7 +124,12 @@ Examples:
 """
 )
 @click.argument("topics", cls=Several, nargs=-1, metavar="[TOPIC]...", shell_complete=complete_topics)
-@click.option("-o", "--offsets", is_flag=True, help="Show the first and the end offset and the size of each partition.")
+@click.option(
+    "-o",
+    "--offsets",
+    is_flag=True,
+    help="Show offsets, size and oldest open transaction of each partition.",
+)
 @click.option("-a", "--all-configs", is_flag=True, help="Show all effective configs. Default: only those of the topic.")
 @click.option("--under-replicated", is_flag=True, help="Only partitions with replicas that are not in sync.")
 @click.option("--under-min-isr", is_flag=True, help="Only partitions that reject acks=all: too few in-sync replicas.")
@@ -138,7 +143,8 @@ async def describe(
 ) -> None:
     """Show topics with their configs, or what needs attention.
 
-    Offsets are those of committed records. The size is that of the largest replica, in bytes.
+    LogEndOffset is the high watermark. Readers of committed records stop at LastStableOffset, the first record of the
+    oldest open transaction. The size is that of the largest replica, in bytes.
     """
     from kafkalite.cli.topic_descriptions import describe_topics, print_topic
 
@@ -152,7 +158,7 @@ async def describe(
         found = await describe_topics(admin, topics, offsets=offsets, all_configs=all_configs)
     for topic in found.topics:
         print_topic(topic, as_json)
-    fail_for_unknown(found.unreached, "an offset or the size")
+    fail_for_unknown(found.unreached, "an offset, the size or the transaction")
 
 
 async def describe_problems(topics: tuple[str, ...], names: list[str], cluster: Cluster, as_json: bool) -> None:

@@ -178,8 +178,10 @@ Examples:
 async def describe(names: tuple[str, ...], summary: bool, tree: Tree | None, cluster: Cluster, as_json: bool) -> None:
     """Show the members of groups, their committed offsets and their lag.
 
-    LAG counts records. LAG-SECONDS is the age of the first record after the committed offset. With --zookeeper, OWNER
-    is the stream of the consumer, and CURRENT-OFFSET the larger offset of both storages; STORAGE says which one has it.
+    LAG counts records. LAG-SECONDS is the age of the first record after the committed offset. Where a transaction is
+    open, STABLE-LAG counts the records that readers of committed records get, and PENDING-OFFSET says whether the
+    transaction has an offset of the group, which counts when it is committed. With --zookeeper, OWNER is the stream of
+    the consumer, and CURRENT-OFFSET the larger offset of both storages; STORAGE says which one has it.
     """
     if tree is not None:
         from kafkalite.cli.group.zookeeper.descriptions import describe_groups
@@ -187,7 +189,7 @@ async def describe(names: tuple[str, ...], summary: bool, tree: Tree | None, clu
         await describe_groups(names, tree, cluster, summary=summary, as_json=as_json)
         return
     async with connect(cluster) as admin:
-        found = await admin.groups.lag(*names, ages=True, timeout=ANSWER_S)
+        found = await admin.groups.lag(*names, ages=True, transactions=True, timeout=ANSWER_S)
     groups = [found.results[name] for name in dict.fromkeys(names) if name in found.results]
     if summary:
         print_summary(groups, as_json)

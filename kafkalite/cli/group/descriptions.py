@@ -17,6 +17,8 @@ LAG_COLUMNS = (
 )
 
 
+# If a partition has an open transaction, or a transaction an offset of the group.
+TRANSACTION_COLUMNS = ("LAST-STABLE-OFFSET", "STABLE-LAG", "PENDING-OFFSET")
 SUMMARY_COLUMNS = ("GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG", "LAG-MAX", "LAG-SECONDS-MAX")
 
 
@@ -38,7 +40,15 @@ def print_group(found: GroupLag, as_json: bool) -> None:
     name = found.group.group
     table = [lag_row(name, *each) for each in found.partitions.items()]
     table += [(name, *(None,) * 5, *member_cells(each), None) for each in found.group.members if not each.assignment]
-    if table:
+    if any(map(has_transaction, found.partitions.values())):
+        cells = [transaction_cells(each) for each in found.partitions.values()]
+        cells += [(None,) * 3] * (len(table) - len(cells))
+        print_rows(
+            (*LAG_COLUMNS, *TRANSACTION_COLUMNS),
+            [(*row, *more) for row, more in zip(table, cells, strict=True)],
+            as_json=False,
+        )
+    elif table:
         print_rows(LAG_COLUMNS, table, as_json=False)
     else:
         click.echo("the group has no committed offsets")
@@ -80,6 +90,18 @@ def lag_row(group: str, topic_partition: TopicPartition, each: PartitionLag) -> 
     return (group, *topic_partition, offset, each.log_end, each.lag, *member_cells(each.member), each.age_s)
 
 
+def has_transaction(each: PartitionLag) -> bool:
+    """Whether a transaction is open in the partition, or has committed an offset of it."""
+    is_open = each.stable_end is not None and each.log_end is not None and each.stable_end < each.log_end
+    return is_open or bool(each.is_pending)
+
+
+def transaction_cells(each: PartitionLag) -> tuple[object, ...]:
+    """The last stable offset, the lag to it, and whether an open transaction has committed an offset."""
+    pending = None if each.is_pending is None else "yes" if each.is_pending else "no"
+    return (each.stable_end, each.stable_lag, pending)
+
+
 def member_cells(member: GroupMember | None) -> tuple[str | None, str | None, str | None]:
     """CONSUMER-ID, HOST and CLIENT-ID of a partition's owner, or of none."""
     return (None, None, None) if member is None else (member.member_id, member.host, member.client_id)
@@ -90,6 +112,8 @@ def as_object(found: GroupLag) -> dict[str, Any]:
     group = found.group
     keys = [column_key(column) for column in LAG_COLUMNS[1:]]
     partitions = [dict(zip(keys, lag_row(group.group, *each)[1:], strict=True)) for each in found.partitions.items()]
+    for each, lag in zip(partitions, found.partitions.values(), strict=True):
+        each |= {"last_stable_offset": lag.stable_end, "stable_lag": lag.stable_lag, "pending_offset": lag.is_pending}
     return {
         "group": group.group,
         "type": group.type,

@@ -41,7 +41,7 @@ def test_description_with_offsets_sizes_and_effective_configs(kafkalite: Run) ->
     assert second["config_sources"]["retention.ms"] == "DEFAULT"
     shown = kafkalite("topic", "describe", "d1", "d2", "-o", "-a").stdout
     assert "  retention.ms=-1  (TOPIC)\n" in shown and "  cleanup.policy=delete  (DEFAULT)\n" in shown
-    assert shown.count("LogStartOffset  LogEndOffset  Size\n") == 2
+    assert shown.count("LogStartOffset  LogEndOffset  LastStableOffset  Size\n") == 2
     assert "nowhere: " in kafkalite("topic", "describe", "d1", "nowhere", code=2).stderr
 
 

@@ -181,7 +181,9 @@ def test_what_a_killed_broker_had_is_named_and_is_an_error(tmp_path: Path) -> No
             subprocess.Popen([*COMMAND, *each, "-b", at], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             for each in commands
         ]
-        for process, wanted, rows in zip(processes, ("the lag of", "an offset or the size of"), (6, 6), strict=False):
+        for process, wanted, rows in zip(
+            processes, ("the lag of", "an offset, the size or the transaction of"), (6, 6), strict=False
+        ):
             printed, errors = process.communicate(timeout=TIMEOUT_S)
             last = errors.splitlines()[-1]
             assert process.returncode == 2 and last.startswith(f"kafkalite: {wanted} {names} is unknown: "), errors
