@@ -3,7 +3,8 @@
 1. A topic is registered when all its files are here and complete. Its directories get their final names after that, as
    a start makes strays of the partitions of topics that it does not know.
 2. A topic keeps its id. Each partition's leader epoch begins above the last one in its files, and the next producer id
-   above all of them: the new journal would assign the ids of the other cluster again.
+   above all of them, those in `__transaction_state` included: the new journal would assign the ids of the other
+   cluster again.
 3. A kill at any step loses nothing: the same call continues.
 4. The configs of topics are in the metadata of their cluster, which is not read. So a topic gets configs with which
    none of its records is deleted (`adopted_configs`).
@@ -26,6 +27,7 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Delete, Operation
 from kafkalite.model import TopicPartition, uuid_text
+from kafkalite.server.adoption.transaction_ids import largest_in_state
 from kafkalite.server.process.resources import JOURNAL
 from kafkalite.server.startup.start_alone import FIRST_BROKER
 from kafkalite.storage import checkpoints, partition_adoption
@@ -34,7 +36,8 @@ from kafkalite.storage.partition_adoption import AdoptionError, Candidate, Ready
 
 COMPACTED = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
-INTERNAL = ("__consumer_offsets", "__transaction_state")
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL = ("__consumer_offsets", TRANSACTION_STATE)
 Progress = Callable[[int], object]
 
 
@@ -153,6 +156,8 @@ class TopicAdoption:
             by_topic[candidate.topic][candidate.partition] = candidate, ready
             self.result.bytes_dropped += ready.bytes_dropped
         found = [ready.largest_producer_id for partitions in by_topic.values() for _, ready in partitions.values()]
+        states = by_topic.get(TRANSACTION_STATE, {}).values()
+        found += [largest_in_state(self._disk, self._staged(candidate)) for candidate, _ in states]
         await store.raise_producer_ids(max(found, default=-1))
         for name, partitions in by_topic.items():
             await self._register(session, store, broker_id, topics.get(name), partitions)
@@ -161,6 +166,9 @@ class TopicAdoption:
             )
             for candidate, _ready in partitions.values():
                 partition_adoption.install(self._disk, candidate, self._data)
+
+    def _staged(self, candidate: Candidate) -> str:
+        return os.path.join(self._data, candidate.name + partition_adoption.ADOPTING)
 
     def _wanted(self, found: Sequence[Candidate], topics: dict[str, TopicImage]) -> list[Candidate]:
         """Return the partitions that are not here yet. Raises AdoptionError if another topic has the name."""

@@ -197,3 +197,17 @@ async def test_an_invented_id_does_not_use_up_all_ids(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await send(client, IDS_MAX, b"invented")
     assert await check_no_record_is_lost(tmp_path) == BLOCK
+
+
+async def test_ids_of_adopted_transactional_ids_are_not_assigned_again(tmp_path: Path) -> None:
+    """A transactional id has its producer id before the producer writes a batch: no other log has it."""
+    init = InitProducerIdRequest(transactional_id="me", transaction_timeout_ms=1000)
+    async with running(str(tmp_path / "theirs")) as client:
+        theirs = await client.call(init)
+        assert theirs.error_code == 0
+    other_broker(tmp_path / "theirs", tmp_path / "kafka")
+    await asyncio.to_thread(adopt, tmp_path / "kafka", tmp_path / "ours")
+    async with running(str(tmp_path / "ours")) as client:
+        assert await new_producer(client) == theirs.producer_id + RAISED_BY + 1
+        again = await client.call(init)
+        assert (again.error_code, again.producer_id, again.producer_epoch) == (0, theirs.producer_id, 1)
