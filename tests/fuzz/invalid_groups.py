@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[Error]] = {
     "delete_groups": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID, Error.NON_EMPTY_GROUP},
     "delete_group": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID, Error.NON_EMPTY_GROUP},
     "look": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID},
-    "find": BUSY | {Error.INVALID_REQUEST, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED},
+    "find": BUSY | {Error.INVALID_REQUEST},
     "rewind": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID, Error.INVALID_REQUEST, Error.UNKNOWN_TOPIC_OR_PARTITION},
     "create": BUSY
     | SESSION

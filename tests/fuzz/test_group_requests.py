@@ -63,7 +63,6 @@ MET = {
     ("delete_group", Error.NONE),
     ("delete_group", Error.GROUP_ID_NOT_FOUND),
     ("find", Error.NONE),
-    ("find", Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ("find", Error.INVALID_REQUEST),
     ("rewind", Error.UNKNOWN_TOPIC_OR_PARTITION),
     ("create", Error.UNSUPPORTED_ASSIGNOR),

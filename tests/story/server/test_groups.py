@@ -13,7 +13,7 @@ from kafkalite.server.broker import Broker
 from tests.kit.members import SESSION_MS, assignment, heartbeat, join, leave, subscription, sync
 from tests.kit.server import Client, Hub, Wire, connected, running
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP, SHARE = 0, 2
 PATHS = ("../../etc/passwd", "/", ".", "..", "a/b", "%2e", "\x00", "\U0001f4a9", "x" * 30_000)
 
 
@@ -54,7 +54,6 @@ async def test_find_coordinator_returns_this_broker(client: Client, version: int
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (TRANSACTION, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (SHARE, Error.INVALID_REQUEST),
         (77, Error.INVALID_REQUEST),
         (-1, Error.INVALID_REQUEST),
