@@ -16,6 +16,7 @@ from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
 from kafkalite.coordinators.transaction.service import TransactionService
 from kafkalite.coordinators.transaction.settings import machine_settings
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.transactions.counters import TransactionCounters
 from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.requests import AllocateProducerId, SendMarkers
 from kafkalite.state.transactions.states import TransactionVersion
@@ -35,14 +36,16 @@ class TransactionCoordinator:
 
     Attributes:
         transactions: serves requests.
+        counters: of the ended transactions.
     """
 
     def __init__(self, host: TransactionHost) -> None:
         self._host = host
+        self.counters = TransactionCounters()
         self._runtime: CoordinatorRuntime[TransactionMachine] = CoordinatorRuntime(
             host,
             TRANSACTION_STATE,
-            lambda _leader_epoch: TransactionMachine(machine_settings(host.config)),
+            self._create_machine,
             TransactionRecordSerde(),
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
             reload_on_new_epoch=True,
@@ -51,6 +54,11 @@ class TransactionCoordinator:
         self._markers = MarkerSender(host, self._runtime.submit, lambda: TransactionVersion.TV2)
         self.transactions = TransactionService(self._runtime)
         self._runtime.create_shards()
+
+    def _create_machine(self, _leader_epoch: int) -> TransactionMachine:
+        machine = TransactionMachine(machine_settings(self._host.config))
+        machine.counters = self.counters
+        return machine
 
     def partition_for(self, key: str) -> int:
         """The partition of a transactional id in `__transaction_state`."""

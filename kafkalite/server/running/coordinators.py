@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.topics.internal_topics import OFFSETS, TRANSACTION_STATE
+from kafkalite.metrics import Registry
 
 if TYPE_CHECKING:
     from kafkalite.coordinators.group.coordinator import CoordinatorHost, GroupCoordinator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         """The broker, as the functions that create coordinators need it."""
 
         heartbeats: Heartbeats
+        metrics: Registry
 
 
 class Coordinator(Protocol):
@@ -64,10 +66,13 @@ def create_group_coordinator(broker: "CoordinatingBroker") -> "GroupCoordinator"
 
 
 def create_transaction_coordinator(broker: "CoordinatingBroker") -> "TransactionCoordinator":
-    """The coordinator of transactions."""
+    """The coordinator of transactions, whose counters are metrics."""
     from kafkalite.coordinators.transaction.coordinator import TransactionCoordinator
+    from kafkalite.server.running.transaction_metrics import register_transaction_metrics
 
-    return TransactionCoordinator(broker)
+    coordinator = TransactionCoordinator(broker)
+    register_transaction_metrics(broker.metrics, coordinator.counters)
+    return coordinator
 
 
 COORDINATORS: dict[str, Callable[["CoordinatingBroker"], Coordinator]] = {

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
+LATE_CHECK_S = 60.0  # after the start, when the check of late transactions is imported
 
 
 class RunningBroker(ABC):
@@ -168,6 +169,7 @@ class RunningBroker(ABC):
         try:
             self._resources.start_cleaner(self.config)
             self._resources.start_housekeeping(self.config, in_cluster=self.in_cluster)
+            self.clock.call_at(self.clock.monotonic() + LATE_CHECK_S, self._watch_transactions)
             for topic in COORDINATORS:
                 if topic in self.tables.topics:
                     self.coordinator_of(topic).topic_changed(topic)
@@ -291,6 +293,12 @@ class RunningBroker(ABC):
         """The group coordinator, which is imported and created on first use: many brokers never have a group."""
         coordinator: GroupCoordinator = self._coordinators.of(OFFSETS.name)
         return coordinator
+
+    def _watch_transactions(self) -> None:
+        """Start to look for late transactions."""
+        from kafkalite.server.running.transaction_metrics import LateTransactions
+
+        LateTransactions(self.replicas, self.clock, lambda: self.config.transaction_max_timeout_ms).start(self.metrics)
 
     def _create_coordinator(self, topic: str) -> Coordinator:
         return COORDINATORS[topic](self)

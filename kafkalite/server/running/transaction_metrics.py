@@ -6,12 +6,12 @@
 | `kafkalite_transactions_aborted`, label `cause` | decisions to abort: `client`, `fence` (InitProducerId), `timeout` |
 | `kafkalite_transactions_completed` | transactions with all markers |
 | `kafkalite_transaction_completion_ms`, `..._ms_max` | time from decision to last marker: the sum, and the longest |
-| `kafkalite_transaction_verification_failures` | transactional batches that a coordinator has not accepted |
-| `kafkalite_partitions_with_late_transactions` | Kafka's PartitionsWithLateTransactionsCount (KIP-664), see `Late...` |
+| `kafkalite_partitions_with_late_transactions` | PartitionsWithLateTransactionsCount of KIP-664 |
 """
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from kafkalite.clock import Clock
 from kafkalite.cluster.partition.leader import Leader
@@ -19,7 +19,9 @@ from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.metrics import Registry
 from kafkalite.slicing import visit_in_slices
-from kafkalite.state.transactions.counters import TransactionCounters
+
+if TYPE_CHECKING:
+    from kafkalite.state.transactions.counters import TransactionCounters
 
 LOGGER = logging.getLogger("kafkalite.transactions")
 CHECK_S = 60.0
@@ -50,13 +52,18 @@ class LateTransactions:
         self._found: set[Transaction] = set()
         self.count = 0
 
-    def start(self) -> None:
-        """Check every CHECK_S, until the clock is closed."""
-        self._clock.call_at(self._clock.monotonic() + CHECK_S, self._check_again)
+    def start(self, registry: Registry) -> None:
+        """Register the gauge, and check now and every CHECK_S, until the clock is closed."""
+        registry.gauge(
+            "kafkalite_partitions_with_late_transactions",
+            "Partitions led by this broker with a transaction older than transaction.max.timeout.ms + 5 min.",
+            lambda: self.count,
+        )
+        self._check_again()
 
     def _check_again(self) -> None:
+        self._clock.call_at(self._clock.monotonic() + CHECK_S, self._check_again)
         self.check()
-        self.start()
 
     def check(self) -> None:
         """Check all partitions, in slices; log transactions that were not late at the previous check."""
@@ -94,27 +101,16 @@ class LateTransactions:
         self.count = len(self._late)
 
 
-def register_transaction_metrics(
-    registry: Registry,
-    late: LateTransactions,
-    counters: Callable[[], TransactionCounters | None],
-    verification_failures: Callable[[], int],
-) -> None:
-    """Register the gauges; they are read when they are scraped.
+def register_transaction_metrics(registry: Registry, counters: "TransactionCounters") -> None:
+    """Register the gauges of the coordinator; they are read when they are scraped.
 
     Arguments:
         registry: of the broker.
-        late: counts partitions.
-        counters: returns those of the coordinators; None = this broker has never been one.
-        verification_failures: returns the number of batches that were not accepted.
+        counters: of the coordinator.
     """
 
-    def gauge(name: str, help: str, read: Callable[[TransactionCounters], int], **labels: str) -> None:
-        def value() -> float:
-            found = counters()
-            return 0 if found is None else read(found)
-
-        registry.gauge(name, help, value, **labels)
+    def gauge(name: str, help: str, read: Callable[["TransactionCounters"], int], **labels: str) -> None:
+        registry.gauge(name, help, lambda: read(counters), **labels)
 
     gauge("kafkalite_transactions_committed", "Transactions that were committed.", lambda each: each.committed)
     aborted, name = "Transactions that were aborted, by cause.", "kafkalite_transactions_aborted"
@@ -125,13 +121,3 @@ def register_transaction_metrics(
     duration = "Milliseconds from the decision to the last marker"
     gauge("kafkalite_transaction_completion_ms", f"{duration}, the sum.", lambda each: each.completion_ms)
     gauge("kafkalite_transaction_completion_ms_max", f"{duration}, the longest.", lambda each: each.completion_ms_max)
-    registry.gauge(
-        "kafkalite_transaction_verification_failures",
-        "Transactional batches that a coordinator has not accepted.",
-        verification_failures,
-    )
-    registry.gauge(
-        "kafkalite_partitions_with_late_transactions",
-        "Partitions led by this broker with a transaction older than transaction.max.timeout.ms + 5 min.",
-        lambda: late.count,
-    )

@@ -4,14 +4,13 @@ import logging
 
 import pytest
 
+from kafkalite.cluster.topics.internal_topics import TRANSACTION_STATE
 from kafkalite.metrics import Registry
 from kafkalite.server.running.transaction_metrics import (
     CHECK_S,
     LATE_MS,
     LateTransactions,
-    register_transaction_metrics,
 )
-from kafkalite.state.transactions.counters import TransactionCounters
 from tests.kit.server import NOW_MS, Client, batch, stopped_time
 from tests.story.server.test_transactions import Writer
 
@@ -60,37 +59,33 @@ async def test_late_transaction_is_logged_once_and_counted_until_it_ends(
 
 async def test_checks_repeat(client: Client) -> None:
     (await writer_of(client, "t")).send(7, b"a")
-    time = stopped_time(client.broker)
-    late = late_of(client)
-    late.start()
-    for _ in range(2):
+    time, registry = stopped_time(client.broker), Registry()
+    late_of(client).start(registry)
+    (family,) = registry.walk()
+    (gauge,) = family.members.values()
+    assert gauge.value == 0
+    for _ in range(round(LATE_MS / CHECK_S / 1000) + 1):
         time.advance(CHECK_S * 1000)
-    assert late.count == 0
-    time.advance(LATE_MS)
-    assert late.count == 1
+    assert gauge.value == 1
 
 
-def test_metrics_read_the_counters_of_the_coordinator() -> None:
-    registry, counters = Registry(), TransactionCounters()
-    found: list[TransactionCounters] = []
-    late = LateTransactions((), None, int)  # type: ignore[arg-type]
-    register_transaction_metrics(registry, late, lambda: found[0] if found else None, lambda: 3)
+async def test_metrics_count_the_transactions_of_the_coordinator(client: Client) -> None:
+    broker = client.broker
 
     def values() -> dict[str, float]:
         return {
-            f"{family.name}{dict(labels) or ''}": member.value
-            for family in registry.walk()
+            family.name + "".join(f"{{{key}={value}}}" for key, value in labels): member.value
+            for family in broker.metrics.walk()
             for labels, member in family.members.items()
+            if "transaction" in family.name
         }
 
-    assert sum(values().values()) == 3, "there is no coordinator"
+    assert values() == {}, "there is no coordinator"
+    coordinator = broker.coordinator_of(TRANSACTION_STATE.name)
+    counters = coordinator.counters  # type: ignore[attr-defined]
     counters.committed, counters.aborted_by_timeout, counters.completion_ms = 5, 2, 70
-    late.count = 1
-    found.append(counters)
     assert {name: value for name, value in values().items() if value} == {
         "kafkalite_transactions_committed": 5,
-        "kafkalite_transactions_aborted{'cause': 'timeout'}": 2,
+        "kafkalite_transactions_aborted{cause=timeout}": 2,
         "kafkalite_transaction_completion_ms": 70,
-        "kafkalite_transaction_verification_failures": 3,
-        "kafkalite_partitions_with_late_transactions": 1,
     }
