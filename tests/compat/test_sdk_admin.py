@@ -348,9 +348,8 @@ async def kafkalites_admin(tmp_path: Path) -> AsyncIterator[Admin]:
 
 async def test_unsupported_request_names_its_key(kafkalites_admin: Admin) -> None:
     admin = kafkalites_admin
-    for read, key in ((admin.acls.list, 29), (admin.transactions.list, 66)):
-        with pytest.raises(UnsupportedVersionError, match=rf"\(key {key}\)"):
-            await read()
+    with pytest.raises(UnsupportedVersionError, match=r"\(key 29\)"):
+        await admin.acls.list()
     outcomes = await admin.acls.create(ALICE)
     with pytest.raises(UnsupportedVersionError, match=r"\(key 30\)"):
         outcomes.check()

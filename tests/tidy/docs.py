@@ -121,7 +121,7 @@ class Shell:
             tools / "kafkalite",
             f'case "$*" in *--zookeeper*|*zookeeper://*) exec {kafkalite} "$@";; esac\n'
             f'case "$1" in serve) shift; exec {kafkalite} serve --listen {self.address} "$@";;\n'
-            f'topic|group|produce|consume|cluster|config) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
+            f'topic|group|transaction|produce|consume|cluster|config) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
             f'*) exec {kafkalite} "$@";; esac',
         )
         _script(tools / "python", f'exec {shlex.quote(sys.executable)} "$@"')
