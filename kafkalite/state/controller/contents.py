@@ -38,8 +38,10 @@ def find(context: ControllerContext, key: TopicPartition) -> Partition | None:
 
 
 def all_metadata(context: ControllerContext) -> Contents:
-    """All partitions with a state. Topics in deletion are marked as such: a broker that was not alive when the deletion
-    began deletes a log only then. The tuple is shared until one of the partitions changes.
+    """All partitions with a state, but those that wait for others of their topic (`sending`). The tuple is shared until
+    one of the partitions changes.
+
+    Topics in deletion are marked as such: a broker that was not alive when the deletion began deletes a log only then.
     """
     if (metadata := context.metadata_of.get(None)) is None:
         contents = []
@@ -80,7 +82,7 @@ def _states(context: ControllerContext, topic: Topic) -> Generator[None, None, l
     for partition in topic.partitions.values():
         if in_deletion:
             states.append(_deleted(context, partition.key.partition, partition))
-        elif partition.current is not None:
+        elif partition.current is not None and partition.key not in context.work.new:
             states.append(_metadata(context, partition))
         yield
     return states

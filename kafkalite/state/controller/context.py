@@ -31,6 +31,7 @@ class EventWork:
         evaluated: whether the state of a partition or topic was evaluated.
         states_to_read, topics_to_read, configs_to_read: partitions, topics, topics.
         changed: partitions whose metadata has changed.
+        new: partitions that no broker knows of, because their topic is being created; they stay for later events.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class EventWork:
         self.topics_to_read: dict[str, None] = {}
         self.configs_to_read: dict[str, None] = {}
         self.changed: dict[TopicPartition, None] = {}
+        self.new: dict[TopicPartition, None] = {}
 
 
 class ControllerContext:
@@ -164,7 +166,10 @@ class ControllerContext:
             channel.lead(partition.key, is_new=is_new)
             if broker in self.leaving:
                 self.stop_follower(broker, partition)
-        self.change_metadata(partition.key)
+        if is_new:
+            self.work.new[partition.key] = None
+        else:
+            self.change_metadata(partition.key)
 
     def stop_follower(self, broker: int, partition: Partition) -> None:
         """Have a broker stop a replica that it does not lead, and keep its log."""

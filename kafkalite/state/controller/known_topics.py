@@ -44,6 +44,11 @@ class Topic:
         self.has_config = True
         self.write_id = 0
 
+    @property
+    def is_creating(self) -> bool:
+        """Whether the first state of a partition is being written."""
+        return any(each.state is PartitionState.CREATING for each in self.partitions.values())
+
     def waits_for(self, index: int, broker: int) -> bool:
         """Whether the log of a partition on a broker must be deleted and is not."""
         return index in self.stopping.get(broker, ()) or index in self.unavailable.get(broker, ())

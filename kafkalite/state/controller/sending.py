@@ -20,19 +20,41 @@ Next: TypeAlias = Generator[None, None, InFlight | None]  # returns the request 
 
 def send_pending(context: ControllerContext) -> Steps:
     """Send the next request of each idle channel."""
-    if context.work.changed:
+    changed = yield from _changed_metadata(context)
+    if changed:
         context.metadata_of.clear()
     for channel in context.channels.values():
         if not channel.all_metadata:
-            channel.metadata.update(context.work.changed)
+            channel.metadata.update(changed)
         channel.evaluate_full = channel.full_due and (channel.evaluate_full or context.work.evaluated)
         if channel.idle:
             if channel.evaluate_full and not channel.all_leadership:
                 channel.all_leadership = may_promise(context, channel)
                 channel.evaluate_full = False
             yield from send_next(context, channel)
-    context.work.changed.clear()
     context.work.evaluated = False
+
+
+def _changed_metadata(context: ControllerContext) -> Generator[None, None, dict[TopicPartition, None]]:
+    """Take the partitions whose metadata has changed.
+
+    New partitions wait until no first state of their topic is being written: a client that saw some of them would
+    choose the partition of a key among these (KafkaController.onNewPartitionCreation sends all at once, too).
+    """
+    work = context.work
+    changed, new, creating = work.changed, dict[TopicPartition, None](), dict[str, bool]()
+    for key in work.new:
+        if key.topic not in creating:
+            topic = context.topics.get(key.topic)
+            creating[key.topic] = topic is not None and topic.is_creating
+        if creating[key.topic]:
+            new[key] = None
+            changed.pop(key, None)
+        else:
+            changed[key] = None
+        yield
+    work.changed, work.new = {}, new
+    return changed
 
 
 def send_next(context: ControllerContext, channel: Channel) -> Steps:

@@ -224,3 +224,46 @@ def test_transactions_of_states_and_of_deletions_are_bounded() -> None:
     states = dict.fromkeys(range(count), stored(1))
     topic, read = Topic("a"), TopicNodes(ID, 0, replicas, {}, {}, states, frozenset(range(count)), 10)
     assert max(map(len, finish(removal(topic, read)))) <= 1 + 2 * PARTITIONS_PER_WRITE
+
+
+def test_brokers_learn_of_all_partitions_of_a_new_topic_at_once() -> None:
+    """A client that sees some of them would choose the partition of a key among these."""
+    count = 2 * MULTI_STATES_MAX + 50
+    situation = Situation({"a": TopicNodes(ID, 0, dict.fromkeys(range(count), (1,)), created_zxid=10)}).quiet()
+    writes = [each for each in situation.writes if any(isinstance(one, out.CreateState) for one in each.operations)]
+    assert len(writes) == 3
+    for write in writes:
+        situation.report(into.WriteDone(write.write_id, (0,) * len(write.operations))).quiet()
+        situation.alive(1, 3, epoch=1).quiet()  # a broker that is new gets all metadata
+        situation.alive(1).quiet()
+    sent = [each for each in situation.sent if isinstance(each, out.SendUpdateMetadata) and each.topics]
+    partitions = [sum(len(topic.partitions) for topic in each.topics) for each in sent]
+    assert {each.broker_id for each in sent} >= {1, 2} and set(partitions) == {count}
+
+
+def test_a_topic_whose_first_states_are_rejected_is_sent_once_none_is_written() -> None:
+    situation = Situation({"a": TopicNodes(ID, 0, dict.fromkeys(range(MULTI_STATES_MAX + 1), (1,)), created_zxid=10)})
+    first, second = [
+        each for each in situation.writes if any(isinstance(one, out.CreateState) for one in each.operations)
+    ]
+    situation.quiet().report(into.WriteRejected(second.write_id, 0))
+    situation.report(into.WriteDone(first.write_id, (0,) * len(first.operations))).quiet()
+    sent = [each for each in situation.sent if isinstance(each, out.SendUpdateMetadata) and each.topics]
+    created = sum(isinstance(one, out.CreateState) for one in first.operations)
+    assert [sum(len(topic.partitions) for topic in each.topics) for each in sent] == [created] * 2
+
+
+def test_a_broker_that_starts_while_a_topic_grows_learns_of_its_old_partitions() -> None:
+    old, count = 3, MULTI_STATES_MAX + 50
+    replicas = dict.fromkeys(range(count), (1,))
+    states = dict.fromkeys(range(old), stored(1))
+    situation = Situation({"a": TopicNodes(ID, 0, replicas, {}, {}, states, frozenset(range(old)), 10)}).quiet()
+    first, second = [
+        each for each in situation.writes if any(isinstance(one, out.CreateState) for one in each.operations)
+    ]
+    situation.report(into.WriteDone(first.write_id, (0,) * len(first.operations))).quiet()
+    situation.alive(1, 3).quiet()
+    situation.report(into.WriteDone(second.write_id, (0,) * len(second.operations))).quiet()
+    sent = [each for each in situation.sent if isinstance(each, out.SendUpdateMetadata) and each.broker_id == 3]
+    known = [sorted(one.partition for topic in each.topics for one in topic.partitions) for each in sent]
+    assert known == [[*range(old)], [*range(old, count)]]
