@@ -68,31 +68,24 @@ async def read_streams(broker: Kafkalite, *, batches: bool = False) -> None:
     connect = str(shared(broker.directory))
     async with ConsumerConnector(connect, "bench", auto_offset_reset="smallest", auto_commit_enable=False) as connector:
         streams = connector.create_message_streams({"orders": PARTITIONS})["orders"]
-        left = RECORDS
-        done = asyncio.Event()
+        await asyncio.gather(*[(read_batches if batches else read)(each) for each in streams])
 
-        async def read(stream: MessageStream[bytes, bytes]) -> None:
-            nonlocal left
-            async for record in stream:
-                assert record.offset >= 0
-                left -= 1
-                if not left:
-                    done.set()
 
-        async def read_batches(stream: MessageStream[bytes, bytes]) -> None:
-            nonlocal left
-            while records := await stream.next_batch():
-                for record in records:
-                    assert record.offset >= 0
-                    left -= 1
-                if not left:
-                    done.set()
+async def read(stream: MessageStream[bytes, bytes]) -> None:
+    left = RECORDS // PARTITIONS
+    async for record in stream:
+        assert record.offset >= 0
+        left -= 1
+        if not left:
+            return
 
-        tasks = [asyncio.ensure_future((read_batches if batches else read)(each)) for each in streams]
-        await done.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+
+async def read_batches(stream: MessageStream[bytes, bytes]) -> None:
+    left = RECORDS // PARTITIONS
+    while left:
+        for record in await stream.next_batch():
+            assert record.offset >= 0
+            left -= 1
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,16 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from math import inf
-from operator import length_hint
-from types import AsyncGeneratorType
-from typing import Generic, TypeAlias, cast
+from typing import Generic
 
 from kafkalite.errors import ClientUseError, KafkaTimeoutError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.consumer_records import Record
+from kafkalite_sdk._speedups.record_iterator import RecordIterator
 from kafkalite_sdk.consumer.driver import Driver, K, V
 
-Records: TypeAlias = AsyncGeneratorType[Record[K, V], None]
 RECORDS_MAX = 2000
 """Of a batch; between two batches other tasks run."""
 
@@ -30,35 +28,31 @@ class ConsumerTimeoutError(KafkaTimeoutError):
     """A stream had no record for `consumer_timeout_ms` (ConsumerTimeoutException); it may be iterated again."""
 
 
-class MessageStream(Generic[K, V]):
+class MessageStream(RecordIterator[Record[K, V]]):
     """An async iterator of records, for one task (KafkaStream).
 
     Attributes:
         topic: its topic, None = those that match the pattern.
         number: from 0, among the streams of the topic.
         partitions: those that it reads now.
-        batch: the records that were taken from the fetcher last.
-        rest: those of them that were not returned yet; no more once `batch` is cleared.
     """
 
-    __slots__ = ("_records", "_streams", "batch", "number", "partitions", "rest", "topic")
+    __slots__ = ("_streams", "number", "partitions", "topic")
 
     def __init__(self, streams: "MessageStreams[K, V]", topic: str | None, number: int) -> None:
         self.topic = topic
         self.number = number
         self.partitions: frozenset[TopicPartition] = frozenset()
-        self.batch: list[Record[K, V]] = []
-        self.rest = iter(self.batch)
         self._streams = streams
-        self._records = streams.records(self)
 
-    def __aiter__(self) -> AsyncIterator[Record[K, V]]:
-        if cast(Records[K, V], self._records).ag_frame is None:  # an error, a cancellation or a timeout has ended it
-            self._records = self._streams.records(self)
-        return self._records  # costs less per record than a coroutine for each
+    async def next_record(self) -> Record[K, V]:
+        """Wait for records, and return the first one; StopAsyncIteration once the consumer was shut down.
 
-    def __anext__(self) -> Awaitable[Record[K, V]]:
-        return self.__aiter__().__anext__()
+        Raises: ConsumerTimeoutError. KafkaError: of a partition, or what has ended the consumer.
+        """
+        if not await self._streams.fill(self):
+            raise StopAsyncIteration
+        return self.take()
 
     async def next_batch(self) -> list[Record[K, V]]:
         """Return the next records at once, at least one, which costs less per record than an iteration.
@@ -68,8 +62,7 @@ class MessageStream(Generic[K, V]):
         Returns: no record once the consumer was shut down.
         Raises: as an iteration.
         """
-        records = [*self.rest]
-        return records if records or not await self._streams.fill(self) else [*self.rest]
+        return self.take_all() if await self._streams.fill(self) else []
 
     def __repr__(self) -> str:
         topic = "" if self.topic is None else f" of {self.topic}"
@@ -120,7 +113,7 @@ class MessageStreams(Generic[K, V]):
         for streams in self.streams.values():
             for each in streams:
                 each.partitions = frozenset()
-                each.batch.clear()
+                each.refill([])
         self._wake()
 
     def positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -131,7 +124,7 @@ class MessageStreams(Generic[K, V]):
         found = {each: states[each].position for each in partitions if each in states and states[each].position >= 0}
         for streams in self.streams.values():
             for each in streams:
-                for record in reversed(each.batch[len(each.batch) - length_hint(each.rest) :]):
+                for record in reversed(each.rest()):
                     name = TopicPartition(record.topic, record.partition)
                     if name in found:
                         found[name] = record.offset
@@ -152,18 +145,9 @@ class MessageStreams(Generic[K, V]):
 
     # Records.
 
-    async def records(self, stream: MessageStream[K, V]) -> AsyncGenerator[Record[K, V], None]:
-        """Yield the records of a stream until the consumer is shut down.
-
-        Raises: ConsumerTimeoutError. KafkaError: of a partition, or what has ended the consumer.
-        """
-        while await self.fill(stream):
-            for record in stream.rest:
-                yield record
-
     async def fill(self, stream: MessageStream[K, V]) -> bool:
         """Wait until a stream has records to return; False = the consumer was shut down."""
-        if length_hint(stream.rest):
+        if stream.left:
             return True
         now = asyncio.get_running_loop().time
         deadline = inf if self._timeout_s is None else now() + self._timeout_s
@@ -191,7 +175,7 @@ class MessageStreams(Generic[K, V]):
                 if (error := driver.resolver.take_error(each)) is not None:
                     raise error
             return False
-        stream.batch, stream.rest = records, iter(records)
+        stream.refill(records)
         return True
 
     async def _wait(self, stream: MessageStream[K, V], deadline: float) -> None:
