@@ -34,6 +34,7 @@ ZOOKEEPER = "zk1:2181"
 LEFT_OUT = {"make test", "make bench", "make compare", "make torture"}
 SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
 READY = "kafkalite ready on"
+CLIENTS = "topic|group|transaction|produce|consume|cluster|config"  # commands that connect to the broker of the block
 TIMEOUT_S = 120
 OUTSIDE = "is outside the log of"  # what `group rewind` and `group reset` report of an offset that does not exist
 
@@ -121,7 +122,7 @@ class Shell:
             tools / "kafkalite",
             f'case "$*" in *--zookeeper*|*zookeeper://*) exec {kafkalite} "$@";; esac\n'
             f'case "$1" in serve) shift; exec {kafkalite} serve --listen {self.address} "$@";;\n'
-            f'topic|group|transaction|produce|consume|cluster|config) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
+            f'{CLIENTS}) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
             f'*) exec {kafkalite} "$@";; esac',
         )
         _script(tools / "python", f'exec {shlex.quote(sys.executable)} "$@"')
