@@ -352,6 +352,14 @@ class OutcomeUnknownError(KafkaError):
         return type(self), (*self.args, self.made)
 
 
+class TransactionAbortedError(KafkaError):
+    """A transaction is aborted, or must be: none of its records is visible to consumers that read committed ones.
+
+    The producer continues: abort the transaction, or leave its block, and begin another one. `__cause__` is the reason,
+    None = the application has aborted it. The error of a producer that cannot continue is ProducerFencedError.
+    """
+
+
 class ClientFailedError(KafkaError):
     """An unexpected exception inside a client, its `__cause__`: the client cannot continue. Close it."""
 

@@ -8,7 +8,7 @@ from tests.tidy.arguments import count_documented
 from tests.tidy.planted import plant
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARE_MIN = 46  # percent. Only raise it.
+SHARE_MIN = 48  # percent. Only raise it.
 FUNCTION = "def read(path, start, end, *rest):"
 
 

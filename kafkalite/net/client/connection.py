@@ -87,6 +87,7 @@ class ClientConnection:
 
     Attributes:
         host, port: the arguments.
+        features: the levels of the finalized features that the broker has reported, by name.
         submit_now: sends a request as `submit`, and writes it at once; see `TransportWriter`.
     """
 
@@ -109,6 +110,7 @@ class ClientConnection:
     ) -> None:
         self.host = host
         self.port = port
+        self.features: dict[str, int] = {}
         self._core = ClientCore(f"{host}:{port}", client_id, frame_bytes_max)
         self._timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s
@@ -354,6 +356,7 @@ class ClientConnection:
         if response.error_code:
             raise error_for(response.error_code)
         self._core.api_versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     def _ask_versions(self, request: ApiVersionsRequest, version: int) -> asyncio.Future[ApiVersionsResponse]:
         future: asyncio.Future[ApiVersionsResponse] = self._driver.loop.create_future()

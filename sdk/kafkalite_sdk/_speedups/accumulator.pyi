@@ -128,6 +128,9 @@ class RecordAccumulator:
     def close(self) -> None:
         """Reject all further records: `send` and `drain` call `refuse`."""
 
+    def open(self) -> None:
+        """Accept records again after `close`."""
+
     def set_partitions(self, topic: str, count: int, available: Iterable[int] | None = None) -> list[ProducerBatch]:
         """Take over the partitions of a topic, and put its waiting records into batches.
 

@@ -180,6 +180,10 @@ cdef class RecordAccumulator:
         """Reject all further records; see accumulator.pyi."""
         self.guard.close()
 
+    def open(self):
+        """Accept records again; see accumulator.pyi."""
+        self.guard.open()
+
     cdef int keep(
         self, str topic, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
     ) except -1:

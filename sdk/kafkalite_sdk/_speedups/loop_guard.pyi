@@ -21,3 +21,6 @@ class LoopGuard:
     def closed(self) -> bool: ...
     def close(self) -> None:
         """Let no caller pass any more."""
+
+    def open(self) -> None:
+        """Let callers of the loop pass again."""

@@ -52,3 +52,7 @@ cdef class LoopGuard:
         """Let no caller pass; see loop_guard.pyi."""
         self.closed = True
         self.run = <PyObject *> self
+
+    def open(self):
+        """Let callers pass again; see loop_guard.pyi."""
+        self.closed = False

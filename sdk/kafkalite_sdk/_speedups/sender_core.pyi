@@ -32,12 +32,13 @@ class ProduceCall:
     def batches(self) -> list[tuple[Any, ProducerBatch]]: ...
     @property
     def size(self) -> int: ...
-    def request(self, acks: int, timeout_ms: int) -> ProduceRequest:
+    def request(self, acks: int, timeout_ms: int, transactional_id: str | None = None) -> ProduceRequest:
         """Return the message.
 
         Arguments:
             acks: 0, 1 or -1 (all).
             timeout_ms: how long the broker may wait for replicas, in milliseconds.
+            transactional_id: of the producer; None = it has none.
         """
 
 class SenderCore:
@@ -61,6 +62,9 @@ class SenderCore:
         open_calls: the requests without a response.
         open_requests: their number.
         closed_by: all batches fail with this error; None = the sender is not closed.
+        confirmed: the partitions that the coordinator has added to the open transaction; None = all may send.
+        version_max: the highest version of Produce.
+        unconfirmed: the partitions whose batches wait until they are in `confirmed`.
         next_wake: never later than the first deadline or end of a back-off.
     """
 
@@ -70,6 +74,9 @@ class SenderCore:
     records_acknowledged: int
     waiting: dict[int, dict[Any, None]]
     closed_by: BaseException | None
+    unconfirmed: dict[Any, None]
+    confirmed: set[Any] | None
+    version_max: int
     next_wake: float
 
     def __init__(self, accumulator: RecordAccumulator, settings: Any, producer_id: Any, stages: Any = None) -> None: ...

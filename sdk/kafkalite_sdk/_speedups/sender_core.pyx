@@ -54,10 +54,10 @@ cdef class ProduceCall:
         self.size += PyBytes_GET_SIZE(data)
         return 0
 
-    def request(self, int acks, int32_t timeout_ms):
+    def request(self, int acks, int32_t timeout_ms, transactional_id=None):
         """The message; see sender_core.pyi."""
         topics = [topic_data(topic, ZERO_UUID, partitions) for topic, partitions in self.topics.items()]
-        return produce_request(None, acks, timeout_ms, topics)
+        return produce_request(transactional_id, acks, timeout_ms, topics)
 
 
 cdef class SenderCore:
@@ -73,7 +73,11 @@ cdef class SenderCore:
     cdef readonly dict open_calls
     cdef dict open_by_node
     cdef public object closed_by
+    cdef public dict unconfirmed
+    cdef public object confirmed
+    cdef public int version_max
     cdef public double next_wake
+    cdef bint transactional
     cdef int max_in_flight
     cdef Py_ssize_t max_request_bytes
     cdef double delivery_timeout_s
@@ -87,7 +91,9 @@ cdef class SenderCore:
         self.stages = stages
         self.settings = settings
         self.producer_id = producer_id
-        self.needs_producer_id = settings.idempotent
+        self.transactional = settings.transactional_id is not None
+        self.needs_producer_id = settings.idempotent and not self.transactional
+        self.unconfirmed = {}
         self.waiting = {}
         self.open_calls = {}
         self.open_by_node = {}
@@ -155,6 +161,8 @@ cdef class SenderCore:
                 and call.size + (<ProducerBatch> partition.full[0]).builder.size > self.max_request_bytes
             ):
                 continue
+            if self.transactional and not self.may_send(partition):
+                continue
             batch = partition.take(self.producer_id, now) if partition.full else None
             if partition.needs_epoch and partition.producer_id == self.producer_id:
                 self.needs_producer_id = True
@@ -166,6 +174,15 @@ cdef class SenderCore:
                 waiting[partition] = None  # behind the others
         return 0
 
+    cdef bint may_send(self, PartitionSenderCore partition) except -1:
+        """Whether batches of a partition may leave in the open transaction. Each epoch has its own sequences."""
+        if self.confirmed is not None and partition not in self.confirmed:
+            self.unconfirmed[partition] = None
+            return False
+        if partition.producer_id is not self.producer_id:
+            partition.needs_epoch = True
+        return True
+
     cdef int add(self, ProduceCall call, PartitionSenderCore partition, ProducerBatch batch) except -1:
         """Add a batch to a request; one that cannot be compressed or that an interceptor rejects fails."""
         producer_id, epoch = partition.producer_id
@@ -176,6 +193,7 @@ cdef class SenderCore:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=batch.base_sequence,
+                transactional=self.transactional,
             )
             if self.stages is not None:
                 self.stages.before_send(batch, data)

@@ -22,6 +22,7 @@ from kafkalite_sdk.consumer.poison import PoisonPolicy
 from kafkalite_sdk.consumer.settings import ConsumerOptions
 
 if TYPE_CHECKING:
+    from kafkalite_sdk.blocking.transactions import ConsumerInTransactions
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor
 
 P = ParamSpec("P")
@@ -70,6 +71,7 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
             **options,
         )
         super().__init__(client, client.cluster)
+        self._transactions: ConsumerInTransactions | None = None
         self._next_ready: Callable[[], Record[K, V] | None] = lambda: None
 
     def _plain(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -267,6 +269,24 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
     pause = call_in_loop(asynchronous.Consumer.pause)
     resume = call_in_loop(asynchronous.Consumer.resume)
     paused = call_in_loop(asynchronous.Consumer.paused)
+
+    # transactions of a producer
+
+    seek_to_committed = call_in_loop(asynchronous.Consumer.seek_to_committed)
+    group_metadata = call_in_loop(asynchronous.Consumer.group_metadata)
+    offsets_to_send = call_in_loop(asynchronous.Consumer.offsets_to_send)
+    continue_at_committed = call_in_loop(asynchronous.Consumer.continue_at_committed)
+
+    def _in_transactions(self) -> "ConsumerInTransactions":
+        """Return this consumer for the loop of a producer, with its offsets and its member as they are now.
+
+        Raises: as `kafkalite_sdk.Consumer.offsets_to_send`.
+        """
+        if self._transactions is None:
+            from kafkalite_sdk.blocking.transactions import ConsumerInTransactions
+
+            self._transactions = ConsumerInTransactions(self._client, self._thread())
+        return self._transactions.read()
 
     # state
 

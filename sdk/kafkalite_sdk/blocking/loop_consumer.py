@@ -102,11 +102,22 @@ class LoopConsumer(asynchronous.Consumer[K, V], Generic[K, V]):
         self.undelivered = records = driver.iteration.take(count)
         return records
 
+    def return_to_committed(self) -> None:
+        """Continue at the committed offsets, after an aborted transaction; `work_soon` follows in the loop."""
+        driver = self._driver
+        if driver.started and not driver.closed:
+            self._return_to_committed([each for each in driver.positions.states.values() if not each.revoking])
+            driver.attention = True  # the next poll waits for the loop
+
     def withhold(self) -> None:
         """See `Driver.withhold`."""
         self._driver.withhold()
 
     # in the loop
+
+    def work_soon(self) -> None:
+        """Send what follows from `return_to_committed`."""
+        self._driver.changed()
 
     async def fill(self, timeout: float, records_max: int | None) -> None:
         """Poll, and prepare the records for `take`.

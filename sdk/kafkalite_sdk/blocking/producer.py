@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Never, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, Unpack
 
 from kafkalite.errors import BufferExhaustedError, KafkaTimeoutError
 from kafkalite_sdk._speedups.deliveries import RecordMetadata
@@ -18,13 +18,18 @@ from kafkalite_sdk.producer import producer as asynchronous
 from kafkalite_sdk.producer.reports import FailedRecords, ProducerMetrics
 from kafkalite_sdk.producer.serializers import Headers, Serializer
 from kafkalite_sdk.producer.settings import ProducerOptions
-from kafkalite_sdk.values import K, ProducerRecord, V
+from kafkalite_sdk.values import K, OffsetAndMetadata, ProducerRecord, V
 
 if TYPE_CHECKING:
+    from kafkalite.model import TopicPartition
     from kafkalite_sdk._speedups.column_sends import ColumnsDelivery
+    from kafkalite_sdk.blocking.transactions import ConsumerInTransactions, Transaction
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
+    from kafkalite_sdk.membership.settings import MemberIdentity
     from kafkalite_sdk.producer.handler import BatchHandler
+    from kafkalite_sdk.producer.transactions.participants import TransactionalConsumer
 
+T = TypeVar("T")
 Rows = list[tuple[str, int, int, int]]
 
 
@@ -285,3 +290,72 @@ class Producer(BlockingClient[_LoopProducer[K, V]], Generic[K, V]):
     def metrics(self) -> ProducerMetrics:
         """Return a snapshot of the counters. Raises ClientUseError before the start."""
         return self._call(self._client.metrics)
+
+    # transactions
+
+    def transaction(self, *consumers: "TransactionalConsumer") -> "Transaction":
+        """Return the block of one transaction, `with producer.transaction(consumer):`.
+
+        Arguments:
+            consumers: blocking ones; as of `kafkalite_sdk.Producer.transaction`.
+
+        Raises: as `kafkalite_sdk.Producer.transaction`.
+        """
+        from kafkalite_sdk.blocking.transactions import Transaction
+
+        return Transaction(self._call(self._client.transaction, *map(_in_loop, consumers)), self._run)
+
+    def begin_transaction(self, *consumers: "TransactionalConsumer", timeout: float | None = None) -> None:
+        """Begin a transaction; wait for the end of the last one, if it still runs.
+
+        Arguments:
+            consumers: blocking ones; as of `kafkalite_sdk.Producer.transaction`.
+            timeout: in seconds; None = `default_api_timeout_ms`.
+
+        Raises: as `kafkalite_sdk.Producer.begin_transaction`.
+        """
+        self._run(partial(self._client.begin_transaction, *map(_in_loop, consumers), timeout=timeout))
+
+    def send_offsets(
+        self,
+        source: "TransactionalConsumer | Mapping[TopicPartition, int | OffsetAndMetadata]",
+        group: "MemberIdentity | str | None" = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit the offsets of a consumer with the open transaction: both are committed, or none of them.
+
+        Arguments:
+            source: a blocking consumer, or offsets by partition.
+            group, timeout: as of `kafkalite_sdk.Producer.send_offsets`.
+
+        Raises: as `kafkalite_sdk.Producer.send_offsets`.
+        """
+        self._run(partial(self._client.send_offsets, _in_loop(source), group, timeout=timeout))
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Commit the open transaction: send all records, and wait until the coordinator has decided.
+
+        Arguments:
+            timeout: in seconds; as of `kafkalite_sdk.Producer.commit_transaction`.
+
+        Raises: as `kafkalite_sdk.Producer.commit_transaction`.
+        """
+        self._run(self._client.commit_transaction, timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the open transaction.
+
+        Arguments:
+            timeout: in seconds; None = `default_api_timeout_ms`.
+
+        Raises: as `kafkalite_sdk.Producer.abort_transaction`.
+        """
+        self._run(self._client.abort_transaction, timeout)
+
+
+def _in_loop(source: T) -> "T | ConsumerInTransactions":
+    """Return a blocking consumer as the loop of a producer uses it; anything else as it is."""
+    from kafkalite_sdk.blocking.consumer import Consumer
+
+    return source._in_transactions() if isinstance(source, Consumer) else source

@@ -184,6 +184,13 @@ class ClusterClient:
         self.owner.end()
         await self.owner.wait_ended()
 
+    async def abandon(self) -> None:
+        """End the connections after a start that has failed outside of the client; `start` may be called again."""
+        if self._running is not None:
+            self._schedule = MetadataSchedule(self.view, self.settings.metadata_max_age_s, self._backoff)
+            self.owner.abandon()
+            await self._end(0.0)
+
     async def _end(self, timeout_s: float) -> None:
         running, self._running = self._running, None
         assert running is not None
@@ -338,6 +345,17 @@ class ClusterClient:
         """
         found = self.channel(node, channel)
         return None if found is None or found.connection is None else found.connection.version(request)
+
+    def feature(self, node: int, name: str, channel: str = DATA) -> int | None:
+        """Return the level of a finalized feature as a broker has reported it; None = it has not, or is not connected.
+
+        Arguments:
+            node: broker id.
+            name: of the feature.
+            channel: as in `submit`.
+        """
+        found = self.channel(node, channel)
+        return None if found is None or found.connection is None else found.connection.features.get(name)
 
     def in_flight(self, node: int, channel: str = DATA) -> int:
         """Return the number of requests to a broker that are not answered, queued ones included."""

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from kafkalite_sdk.consumer.health import ConsumerHealth
+    from kafkalite_sdk.consumer.offsets.positions import PartitionState
     from kafkalite_sdk.consumer.streams.streams import Stream
     from kafkalite_sdk.interceptors.consumer import ConsumerInterceptor
+    from kafkalite_sdk.membership.settings import MemberIdentity
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
@@ -444,6 +446,25 @@ class Consumer(Generic[K, V]):
             raise ValueError(f"timestamp_ms is {timestamp_ms}, expected milliseconds since 1970")
         self._reset(partitions, ResetPolicy(timestamp_ms))
 
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Continue at the committed offsets of partitions (none named = all that are assigned), which the next `poll`
+        reads. A partition without one continues at its first position in this assignment.
+
+        An aborted transaction of a `Producer` does it by itself for its consumers.
+
+        Raises:
+            ClientUseError: the consumer has no group.
+        """
+        self._check()
+        self._queries.group()
+        self._return_to_committed([self._queries.state_of(each) for each in partitions or self._driver.assignment()])
+
+    def _return_to_committed(self, states: "list[PartitionState]") -> None:
+        driver = self._driver
+        driver.drop_fetched([state.topic_partition for state in states])
+        for state in states:
+            driver.positions.return_to_committed(state)
+
     def _reset(self, partitions: Iterable[TopicPartition], policy: ResetPolicy) -> None:
         self._check()
         driver = self._driver
@@ -542,6 +563,42 @@ class Consumer(Generic[K, V]):
         """Return the partitions that are paused."""
         self._check_owner()
         return frozenset(each for each, state in self._driver.positions.states.items() if state.paused)
+
+    # transactions of a producer
+
+    def group_metadata(self) -> "MemberIdentity":
+        """Return the group, the generation or member epoch, the member id and the instance id, for `send_offsets`.
+
+        Raises:
+            UnknownMemberIdError: the consumer owns no partitions now. ClientUseError: it has no group.
+        """
+        self._check()
+        group = self._queries.group()
+        identity = group.identity()
+        if identity is None:
+            raise group.no_member()
+        return identity
+
+    def offsets_to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what `Producer.send_offsets` commits: of each partition the offset behind the last record that the
+        application has received.
+
+        Raises:
+            ClientUseError: the consumer commits by itself, or has no group.
+        """
+        self._check()
+        if self._driver.settings.auto_commit_interval_s is not None:
+            raise ClientUseError(
+                "a consumer of a transaction must not commit by itself; create it with enable_auto_commit=False"
+            )
+        return dict(self._offsets_to_commit(None))
+
+    def continue_at_committed(self) -> None:
+        """Continue at the committed offsets after an aborted transaction; a closed consumer does nothing."""
+        if self._driver.started and not self._driver.closed:
+            states = [each for each in self._driver.positions.states.values() if not each.revoking]
+            self._return_to_committed(states)
+            self._driver.changed()
 
     # state
 

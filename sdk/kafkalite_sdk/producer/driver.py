@@ -47,6 +47,7 @@ from kafkalite_sdk.producer.waiters import Waiters
 
 if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.producer import ProducerStages
+    from kafkalite_sdk.producer.transactions.driver import Transactions
 
 PRODUCE_VERSION_MAX = 12  # version 13 names topics by id; a topic that was re-created is then an error, not a topic
 ABSENT = (KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, KafkaErrorCode.UNKNOWN_TOPIC_ID)
@@ -63,7 +64,8 @@ class Driver:
         on_error: of the user; called with failures that no user has seen.
 
     Attributes:
-        accumulator: the records.
+        accumulator, sender: the records, and what sends them.
+        transactions: None = the producer has no transactional id.
     """
 
     def __init__(
@@ -88,24 +90,24 @@ class Driver:
             monotonic_s=self._loop.time,
             wall_ms=client.environment.wall_ms,
             choose=random.randrange,
-            wake=self._schedule,
+            wake=self.schedule,
             refuse=self._refuse,
             wait=self._wait_for_space,
             partitioner=settings.partitioner,
         )
         leader_of = client.view.leader
         report = client.unreachable
-        self._sender = Sender(self.accumulator, settings, leader_of, random.random, self._failed, report, stages)
+        self.sender = Sender(self.accumulator, settings, leader_of, random.random, self._failed, report, stages)
         self._identity = Identity(Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random.random))
         self._failures = Failures()
         self._waiters = Waiters(self._loop)
-        self._alarm = Alarm(self._loop, self._schedule, client.owner.fail)
+        self.sender.version_max = PRODUCE_VERSION_MAX
+        self._alarm = Alarm(self._loop, self.schedule, client.owner.fail)
         self._compression = Compression(self._loop, settings.codec, settings.level, self._compressed)
         self._closes_after_s = max(0.0, settings.linger_s - TIMER_RESOLUTION_S)
         self._timeout_ms = int(settings.request_timeout_s * 1000)
-        self._one_way = settings.acks == 0
         self._channels: dict[int, Channel] = {}  # by broker id; one that is closed rejects requests
-        self._scheduled = False
+        self.scheduled = False
         self._urgent = 0  # number of callers that wait for batches, so that none lingers
         self._requested: set[str] = set()  # topics of `unassigned` for which metadata was requested
         self._leaderless: set[str] = set()
@@ -118,6 +120,13 @@ class Driver:
         client.on_metadata.append(self._metadata_changed)
         client.owner.on_failure.append(self._client_failed)
         client.on_rejected.append(self._rejected)
+        self.transactions: Transactions | None = None
+        if settings.transactional_id is not None:
+            from kafkalite_sdk.producer.transactions import driver
+            from kafkalite_sdk.producer.transactions.records import TransactionRecords
+
+            self.reject_records(ClientUseError(driver.NO_TRANSACTION))
+            self.transactions = driver.Transactions(client, settings, TransactionRecords(self))
 
     # misuse
 
@@ -131,16 +140,17 @@ class Driver:
     def send_open_batches(self) -> None:
         """Let no batch linger that is open now."""
         self.accumulator.close_batches(inf)
-        self._schedule()
+        self.schedule()
 
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
+    def schedule(self) -> None:
+        """Do what is due in the next loop iteration."""
+        if not self.scheduled:
+            self.scheduled = True
             self._loop.call_soon(self._step)
 
     def _step(self) -> None:
         """Do what is due; an exception ends the producer."""
-        self._scheduled = False
+        self.scheduled = False
         if self._ended:
             return
         try:
@@ -149,7 +159,7 @@ class Driver:
             self._client.owner.fail(error)
 
     def _do_step(self) -> None:
-        now, sender, accumulator = self._loop.time(), self._sender, self.accumulator
+        now, sender, accumulator = self._loop.time(), self.sender, self.accumulator
         oldest = accumulator.close_batches(inf if self._urgent else now - self._closes_after_s)
         at = inf if oldest is None else oldest + self._settings.linger_s
         if accumulator.large:
@@ -160,7 +170,9 @@ class Driver:
             sender.expire(now)
         for call in sender.requests(now):
             self._submit(call)
-        if sender.needs_producer_id:
+        if self.transactions is not None:
+            at = min(at, self._work_on_transaction(self.transactions, now))
+        elif sender.needs_producer_id:
             at = min(at, self._identify(now))
         if sender.needs_metadata:
             self._refresh_metadata()
@@ -172,18 +184,19 @@ class Driver:
 
     def _submit(self, call: ProduceCall) -> None:
         """Send a request: at once to a broker that is connected."""
-        request = call.request(self._settings.acks, self._timeout_ms)
+        request = call.request(self._settings.acks, self._timeout_ms, self._settings.transactional_id)
         self._counts.requests += 1
         self._counts.bytes += call.size
         if self._stages is not None:
             self._stages.request_sent(call.node, len(call.batches), call.size)
         answer, fail = partial(self._answered, call), partial(self._lost, call)
-        channel = None if self._one_way else self._channels.get(call.node)
+        channel = None if not self._settings.acks else self._channels.get(call.node)
         now = call.created_s
         deadline = now + self._settings.request_timeout_s
-        if channel is not None and channel.submit_now(request, answer, fail, now, deadline, PRODUCE_VERSION_MAX):
+        if channel is not None and channel.submit_now(request, answer, fail, now, deadline, self.sender.version_max):
             return
-        self._client.submit(call.node, request, answer, fail, version_max=PRODUCE_VERSION_MAX, one_way=self._one_way)
+        version_max, one_way = self.sender.version_max, not self._settings.acks
+        self._client.submit(call.node, request, answer, fail, version_max=version_max, one_way=one_way)
         channel = self._client.channel(call.node)
         if channel is not None:
             self._channels[call.node] = channel
@@ -193,15 +206,15 @@ class Driver:
         try:
             now = self._loop.time()
             if response is None:  # acks=0
-                self._sender.sent(call)
+                self.sender.sent(call)
             else:
                 if response.node_endpoints:
                     self._learn_leaders(response)
-                self._sender.answered(call, response, now)
+                self.sender.answered(call, response, now)
             self._counts.seconds += now - call.created_s
             if self._stages is not None:
                 self._stages.request_ended(call.node, now - call.created_s, None)
-            self._schedule()
+            self.schedule()
         except Exception as failure:
             self._client.owner.fail(failure)
 
@@ -209,10 +222,10 @@ class Driver:
         """A request has failed; an exception ends the producer."""
         try:
             now = self._loop.time()
-            self._sender.lost(call, error, now)
+            self.sender.lost(call, error, now)
             if self._stages is not None:
                 self._stages.request_ended(call.node, now - call.created_s, error)
-            self._schedule()
+            self.schedule()
         except Exception as failure:
             self._client.owner.fail(failure)
 
@@ -230,24 +243,24 @@ class Driver:
 
     def _identify(self, now: float) -> float:
         """Get the next epoch, or request an id. Return when an id is requested again; infinity = it is not."""
-        following = self._identity.next_epoch(self._sender.producer_id)
+        following = self._identity.next_epoch(self.sender.producer_id)
         if following is not None:
             self._use_identity(following)
         elif (request := self._identity.request(now)) is not None:
             timeout_s = self._settings.request_timeout_s
             answered, failed = self._guard(self._identity_answered), self._guard(self._identity_failed)
             self._client.submit_any(request, answered, failed, timeout_s=timeout_s)
-        return self._identity.retry_at if self._sender.needs_producer_id and self._identity.retry_at > now else inf
+        return self._identity.retry_at if self.sender.needs_producer_id and self._identity.retry_at > now else inf
 
     def _identity_answered(self, response: InitProducerIdResponse) -> None:
         try:
             identity = self._identity.accept_response(response, self._loop.time())
         except KafkaError as error:
-            self._give_up(error)
+            self.give_up(error)
             return
         if identity is not None:
             self._use_identity(identity)
-        self._schedule()
+        self.schedule()
 
     def _identity_failed(self, error: KafkaError) -> None:
         if isinstance(error, ClientUseError):
@@ -255,27 +268,49 @@ class Driver:
         try:
             self._identity.failed(error, self._loop.time())
         except KafkaError as fatal:
-            self._give_up(fatal)
-        self._schedule()
+            self.give_up(fatal)
+        self.schedule()
 
     def _use_identity(self, identity: ProducerId) -> None:
-        self._sender.set_producer_id(identity)
-        self._schedule()
+        self.sender.set_producer_id(identity)
+        self.schedule()
 
     def _client_failed(self, error: KafkaError) -> None:
         """An unexpected exception: fail all records, those of open requests, too."""
         self._ended = True
-        self._refused_by = error
-        self.accumulator.close()
-        call_all(partial(self._fail_all, error), partial(self._sender.abort, error))
+        self.reject_records(error)
+        if self.transactions is not None:
+            self.transactions.machine.close(error)
+        call_all(partial(self._fail_all, error), partial(self.sender.abort, error))
         self._waiters.check()
 
-    def _give_up(self, error: KafkaError) -> None:
+    def give_up(self, error: KafkaError) -> None:
         """The producer cannot continue: fail all records, and reject further ones with the same error."""
+        self.reject_records(error)
+        self._fail_all(error)
+        self.schedule()
+
+    def _work_on_transaction(self, transactions: "Transactions", now: float) -> float:
+        if self.sender.needs_producer_id:
+            self.sender.needs_producer_id = False
+            transactions.sequences_lost()
+        if self.sender.open_calls:
+            transactions.machine.produced()
+        return transactions.work(now)
+
+    def reject_records(self, error: KafkaError) -> None:
+        """Let `send` raise an error."""
         self._refused_by = error
         self.accumulator.close()
-        self._fail_all(error)
-        self._schedule()
+
+    def abort_records(self, error: KafkaError) -> None:
+        """Fail the records without an outcome. No call raises the errors of failed records afterwards."""
+        for topic in list(self.accumulator.unassigned):
+            self._fail_topic(topic, error)
+        self.accumulator.close_batches(inf)
+        self.sender.abort(error)
+        self._failures.take_error()
+        self.accumulator.must_wait = False
 
     # metadata
 
@@ -297,15 +332,15 @@ class Driver:
         return inf
 
     def _refresh_metadata(self) -> None:
-        topics = sorted(self._sender.needs_metadata)
-        self._sender.needs_metadata.clear()
+        topics = sorted(self.sender.needs_metadata)
+        self.sender.needs_metadata.clear()
         self._client.refresh_metadata(topics)
         for topic in topics:
             self._set_partitions(topic)
 
     def _apply_metadata(self, changes: MetadataChanges) -> None:
         for topic in changes.recreated:
-            self._sender.topic_recreated(topic)
+            self.sender.topic_recreated(topic)
         for topic in sorted({*changes.grown, *self._leaderless}) if changes.leaders or changes.grown else ():
             if self.accumulator.partitions_of(topic) is not None or topic in self.accumulator.unassigned:
                 self._set_partitions(topic)
@@ -314,8 +349,8 @@ class Driver:
                 self._fail_topic(topic, error_for(code, f"topic {topic!r}: {error_class(code).code.message}"))
         codes = changes.failed.items()
         self._forget_unused({topic for topic, code in codes if code in ABSENT or not error_class(code).retriable})
-        self._sender.leaders_changed()
-        self._schedule()
+        self.sender.leaders_changed()
+        self.schedule()
 
     def _forget_unused(self, absent: Collection[str]) -> None:
         """Forget the topics without records for too long, at once those that the brokers do not know either."""
@@ -327,7 +362,9 @@ class Driver:
                 self._forget(topic)
 
     def _forget(self, topic: str) -> None:
-        if self._sender.forget_topic(topic):
+        if self.transactions is not None and not self.transactions.forget_sequences():
+            return
+        if self.sender.forget_topic(topic):
             self._leaderless.discard(topic)
             self._client.drop_topics([topic])
 
@@ -335,7 +372,7 @@ class Driver:
         """No broker accepts the credentials: records of topics without metadata fail."""
         for topic in list(self.accumulator.unassigned):
             self._fail_topic(topic, error)
-        self._schedule()
+        self.schedule()
 
     def _set_partitions(self, topic: str) -> None:
         """Take over the partitions of a topic from the view, if it is there, and which of them have leaders."""
@@ -360,7 +397,7 @@ class Driver:
         error = error_for(
             KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted and created again with {count} partitions"
         )
-        self._sender.partitions_removed(self.accumulator.remove_partitions(topic, count), error)
+        self.sender.partitions_removed(self.accumulator.remove_partitions(topic, count), error)
 
     def _fail_topic(self, topic: str, error: KafkaError) -> None:
         self._requested.discard(topic)
@@ -368,11 +405,11 @@ class Driver:
             self._failed(self.accumulator.fail_topic(topic, error))
             self._client.drop_topics([topic])
         else:
-            self._sender.fail_topic(topic, error)
+            self.sender.fail_topic(topic, error)
 
     def _compressed(self, batch: ProducerBatch) -> None:
-        self._sender.compressed(batch)
-        self._schedule()
+        self.sender.compressed(batch)
+        self.schedule()
 
     # failures
 
@@ -382,6 +419,8 @@ class Driver:
             self._stages.ended(batch, batch.error_copy())
         self.accumulator.must_wait = True
         self._loop.call_soon(self._report_failures)
+        if self.transactions is not None:
+            self.transactions.batch_failed(batch.error_copy())
 
     def _report_failures(self) -> None:
         """Pass failures to `on_error`, one iteration late: tasks that await a record have registered by then."""
@@ -390,7 +429,9 @@ class Driver:
                 self._loop.call_soon(self._on_error, failed)
 
     def raise_failures(self) -> None:
-        """Raise the error of records that no user has seen."""
+        """Raise the error of records that no user has seen, or of a transaction that must be aborted."""
+        if self.transactions is not None:
+            self.transactions.raise_error()
         self.accumulator.must_wait = False
         error = self._failures.take_error()
         if error is not None:
@@ -417,7 +458,7 @@ class Driver:
             return
         self._counts.drains += 1
         text = f"{accumulator.buffered} bytes are not acknowledged, {accumulator.buffer_memory} are allowed"
-        await self._until(has_space, self._settings.max_block_s, f"{text}, and no space within max_block_ms")
+        await self.until(has_space, self._settings.max_block_s, f"{text}, and no space within max_block_ms")
 
     async def iteration(self) -> None:
         """Let the event loop run one iteration, in which batches leave."""
@@ -433,10 +474,10 @@ class Driver:
         topics = set(accumulator.unassigned)
         text = "flush: records are not acknowledged in time"
         until = self._loop.time() + timeout_s if timeout_s is not None else None
-        await self._until(lambda: topics.isdisjoint(accumulator.unassigned), timeout_s, text)
+        await self.until(lambda: topics.isdisjoint(accumulator.unassigned), timeout_s, text)
         newest = accumulator.opened
         left_s = None if until is None else max(0.0, until - self._loop.time())
-        await self._until(lambda: accumulator.oldest_incomplete() > newest, left_s, text)
+        await self.until(lambda: accumulator.oldest_incomplete() > newest, left_s, text)
 
     async def wait_for(self, futures: Iterable[FutureRecordMetadata]) -> None:
         """Wait until these records have their outcomes."""
@@ -447,12 +488,18 @@ class Driver:
                 pending.pop()
             return not pending
 
-        await self._until(all_ended, None, "")
+        await self.until(all_ended, None, "")
 
-    async def _until(self, condition: Callable[[], bool], timeout_s: float | None, text: str) -> None:
-        """Wait for a condition; meanwhile no batch lingers."""
+    async def until(self, condition: Callable[[], bool], timeout_s: float | None, text: str) -> None:
+        """Wait for a condition; meanwhile no batch lingers.
+
+        Arguments:
+            condition: evaluated after each change.
+            timeout_s: in seconds, None = the condition ends in time by itself.
+            text: of the KafkaTimeoutError.
+        """
         self._urgent += 1
-        self._schedule()
+        self.schedule()
         try:
             await self._waiters.until(condition, timeout_s, text)
         finally:
@@ -464,10 +511,12 @@ class Driver:
         for topic in list(self.accumulator.unassigned):
             self._fail_topic(topic, error)
         self.accumulator.close_batches(inf)
-        self._sender.close(error)
+        self.sender.close(error)
 
     def refuse_records(self) -> None:
-        """Reject further records."""
+        """Reject further records, also of transactions that begin later."""
+        if self.transactions is not None:
+            self.transactions.closing = True
         self.accumulator.close()
 
     def fail_records(self, reason: str) -> None:
@@ -481,12 +530,14 @@ class Driver:
         self._client.on_metadata.remove(self._metadata_changed)
         self._client.on_rejected.remove(self._rejected)
         self._compression.end()
+        if self.transactions is not None:
+            self.transactions.machine.close(self._refused_by)
         self._waiters.check()
         self._report_failures()
 
     def metrics(self) -> ProducerMetrics:
         """Return the counters."""
-        sender, accumulator = self._sender, self.accumulator
+        sender, accumulator = self.sender, self.accumulator
         return ProducerMetrics(
             buffered_bytes=accumulator.buffered,
             buffer_memory=accumulator.buffer_memory,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
@@ -20,10 +20,16 @@ from kafkalite_sdk.producer.settings import ProducerOptions, parse_options
 from kafkalite_sdk.values import K, ProducerRecord, V
 
 if TYPE_CHECKING:
+    from kafkalite.model import TopicPartition
     from kafkalite_sdk._speedups.accumulator import RecordAccumulator
     from kafkalite_sdk._speedups.column_sends import ColumnsDelivery
     from kafkalite_sdk.interceptors.producer import ProducerInterceptor, ProducerStages
+    from kafkalite_sdk.membership.settings import MemberIdentity
     from kafkalite_sdk.producer.handler import BatchHandler
+    from kafkalite_sdk.producer.transactions.block import Transaction
+    from kafkalite_sdk.producer.transactions.driver import Transactions
+    from kafkalite_sdk.producer.transactions.participants import TransactionalConsumer
+    from kafkalite_sdk.values import OffsetAndMetadata
 
 LOGGER = logging.getLogger("kafkalite_sdk.producer.producer")
 CLOSE_S = 1.0  # for writing queued requests when all records have their outcomes
@@ -84,6 +90,10 @@ class Producer(Generic[K, V]):
 
             check_interceptors(interceptors, ProducerInterceptor)
         if handler is not None:
+            if self._settings.transactional_id is not None:
+                raise ValueError(
+                    "transactional_id: a producer with a handler has no transactions; leave one of both out"
+                )
             from kafkalite_sdk.producer.handler import HandlerClient
 
             self._client = HandlerClient(handler, handler_partitions, client_settings, environment)
@@ -107,9 +117,13 @@ class Producer(Generic[K, V]):
     async def start(self) -> None:
         """Connect to the cluster. After a failure it may be called again.
 
+        With a transactional id it waits for the producer id: open transactions of earlier producers with this id are
+        aborted, and these producers are fenced.
+
         Raises:
             KafkaConnectionError: no bootstrap server is reachable. KafkaTimeoutError: `default_api_timeout_ms` has
-            passed. ClientUseError: the producer is started or closed.
+            passed. ClientUseError: the producer is started or closed. KafkaError: the coordinator rejects the
+            transactional id; it names the cause.
         """
         await self._client.start()
         if self._interceptors:
@@ -117,7 +131,19 @@ class Producer(Generic[K, V]):
 
             self._stages = ProducerStages(self._interceptors, self._client.loop)
         self._driver = Driver(self._client, self._settings, self._stages, self._on_error)
+        if self._driver.transactions is not None:
+            await self._start_transactions(self._driver)
         self._bind(self._driver.accumulator)
+
+    async def _start_transactions(self, driver: Driver) -> None:
+        assert driver.transactions is not None
+        try:
+            await driver.transactions.start()
+        except BaseException:
+            self._driver = None
+            driver.end()
+            await self._client.abandon()
+            raise
 
     def _bind(self, accumulator: "RecordAccumulator") -> None:
         """Replace the methods of each record by faster ones, unless a subclass overrides them."""
@@ -331,6 +357,8 @@ class Producer(Generic[K, V]):
                 await self._send_last(driver, self._stages.last_records(), until)
             self._closed = True
             driver.refuse_records()
+            if driver.transactions is not None:
+                await driver.transactions.close(None if until is None else max(0.0, until - loop.time()))
             await driver.flush(None if until is None else max(0.0, until - loop.time()))
         except KafkaTimeoutError:
             limit = "in time" if timeout_s is None else f"within {timeout_s:g} s, the timeout of close"
@@ -345,6 +373,8 @@ class Producer(Generic[K, V]):
                 await self._client.close(CLOSE_S if until is None else min(CLOSE_S, max(0.0, until - loop.time())))
             finally:
                 driver.end()
+        if driver.transactions is not None:
+            return None  # the calls of the transaction have raised its errors
         try:
             driver.raise_failures()
         except Exception as error:
@@ -383,9 +413,98 @@ class Producer(Generic[K, V]):
             raise ClientUseError("this Producer is not started; it has no metrics yet")
         return self._driver.metrics()
 
-    def begin_transaction(self) -> None:
-        """Raise ClientUseError: transactions are not supported yet."""
-        raise ClientUseError("transactions are not supported yet; an idempotent producer removes duplicates of retries")
+    # transactions
+
+    def _transactions(self) -> "Transactions":
+        transactions = self._started().transactions
+        if transactions is None:
+            raise ClientUseError('this Producer has no transactions; create it with transactional_id="name"')
+        return transactions
+
+    def transaction(self, *consumers: "TransactionalConsumer") -> "Transaction":
+        """Return the block of one transaction.
+
+            async with producer.transaction(consumer):
+                for record in await consumer.poll():
+                    producer.send("results", transform(record.value))
+                await producer.send_offsets(consumer)
+
+        The end of the block commits the transaction; an exception or a cancellation aborts it. Consumers that read
+        committed records see all records of the block, or none.
+
+        Arguments:
+            consumers: after an abort they continue at their committed offsets, so that records are processed again. One
+                whose offsets are sent is added by itself.
+
+        Raises, at the begin of the block: as `begin_transaction`; at its end: as `commit_transaction`.
+        """
+        from kafkalite_sdk.producer.transactions.block import Transaction
+
+        return Transaction(self._transactions(), consumers)
+
+    async def begin_transaction(self, *consumers: "TransactionalConsumer", timeout: float | None = None) -> None:
+        """Begin a transaction; wait for the end of the last one, if it still runs. `transaction` is a block of it.
+
+        Arguments:
+            consumers: as of `transaction`.
+            timeout: in seconds; None = `default_api_timeout_ms`.
+
+        Raises:
+            ProducerFencedError: another producer has the transactional id; this one is closed. ClientUseError: a
+            transaction is open. KafkaTimeoutError: the last transaction has not ended in time.
+        """
+        _check_timeout(timeout)
+        await self._transactions().begin(consumers, timeout)
+
+    async def send_offsets(
+        self,
+        source: "TransactionalConsumer | Mapping[TopicPartition, int | OffsetAndMetadata]",
+        group: "MemberIdentity | str | None" = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit the offsets of a consumer with the open transaction: both are committed, or none of them.
+
+        Arguments:
+            source: the consumer: the offsets behind the records that the application has received, as a member of its
+                group; it needs `enable_auto_commit=False`. Or offsets by partition.
+            group: with offsets, the `group_metadata()` of the consumer that has read them, or the name of a group.
+            timeout: in seconds; None = `default_api_timeout_ms`.
+
+        Raises:
+            TransactionAbortedError: the transaction must be aborted, for example as the group has rebalanced.
+            ClientUseError: no transaction is open, or the consumer cannot take part.
+        """
+        _check_timeout(timeout)
+        await self._transactions().send_offsets(source, group, timeout)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Commit the open transaction: send all records, and wait until the coordinator has decided.
+
+        Arguments:
+            timeout: in seconds; None = until all records have their outcomes, then `default_api_timeout_ms`.
+
+        Raises:
+            TransactionAbortedError: the transaction is aborted; the next one may begin. OutcomeUnknownError: the
+            coordinator has not answered in time; a second call waits again. ProducerFencedError: another producer has
+            the transactional id; this one is closed. ClientUseError: no transaction is open.
+        """
+        _check_timeout(timeout)
+        await self._transactions().commit(timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the open transaction: its records that are not sent fail, the others are not visible to consumers that
+        read committed records. After a TransactionAbortedError of `commit_transaction` it does nothing.
+
+        Arguments:
+            timeout: in seconds; None = `default_api_timeout_ms`.
+
+        Raises:
+            KafkaTimeoutError: the coordinator has not answered in time; the abort continues in the background.
+            ProducerFencedError: as `commit_transaction`. ClientUseError: no transaction is open.
+        """
+        _check_timeout(timeout)
+        await self._transactions().abort(timeout)
 
 
 def _check_timeout(timeout: float | None) -> None:

@@ -26,29 +26,38 @@ SEQUENCE_LOST = (
     KafkaErrorCode.UNKNOWN_PRODUCER_ID,
     KafkaErrorCode.INVALID_PRODUCER_EPOCH,
 )
+SEQUENCE_LOST_IN_TRANSACTION = (KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)  # the others end the transaction
+COMPLETING_PAUSE_S = 0.02
+"""Pause until the markers of the last transaction are written; the broker itself has waited for them (KIP-890)."""
 
 
 class AfterError(Enum):
     """What follows; the values describe it."""
 
     RETRY = "the batch is sent again, after a back-off, to the leader of then"
+    WAIT = "the batch is sent again when the last transaction of the producer is complete"
     SPLIT = "the batch is too large: two halves are sent"
     NEW_EPOCH = "the broker has lost the sequences of the producer: the batch is sent again in a new epoch"
     FAIL = "the records fail with the error"
 
 
-def after_error(error: KafkaError, batch: ProducerBatch, *, idempotent: bool) -> AfterError:
+def after_error(
+    error: KafkaError, batch: ProducerBatch, idempotent: bool, *, transactional: bool = False
+) -> AfterError:
     """Decide by the error of a response.
 
     Arguments:
         error: as from `error_of`.
         batch: a single record cannot be split.
         idempotent: whether the producer has sequences.
+        transactional: whether the batch belongs to a transaction.
     """
     if error.code in TOO_LARGE and batch.records_count > 1 and not batch.done:
         return AfterError.SPLIT
-    if idempotent and error.code in SEQUENCE_LOST:
+    if idempotent and error.code in (SEQUENCE_LOST_IN_TRANSACTION if transactional else SEQUENCE_LOST):
         return AfterError.NEW_EPOCH
+    if error.code == KafkaErrorCode.CONCURRENT_TRANSACTIONS:
+        return AfterError.WAIT
     return AfterError.RETRY if error.retriable else AfterError.FAIL
 
 

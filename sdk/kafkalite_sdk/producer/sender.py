@@ -25,7 +25,14 @@ from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 from kafkalite_sdk._speedups.sender_core import ProduceCall, SenderCore
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
-from kafkalite_sdk.producer.retries import MAYBE_APPENDED, AfterError, PartitionResponse, after_error, error_of
+from kafkalite_sdk.producer.retries import (
+    COMPLETING_PAUSE_S,
+    MAYBE_APPENDED,
+    AfterError,
+    PartitionResponse,
+    after_error,
+    error_of,
+)
 from kafkalite_sdk.producer.settings import ProducerSettings
 
 LOGGER = logging.getLogger("kafkalite_sdk.retries")
@@ -226,7 +233,8 @@ class Sender(SenderCore):
             self._retry(partition, batch, KafkaError(f"broker {call.node} has reported no outcome"), now)
             return
         error = error_of(batch, outcome)
-        match after_error(error, batch, idempotent=self.settings.idempotent):
+        settings = self.settings
+        match after_error(error, batch, settings.idempotent, transactional=settings.transactional_id is not None):
             case AfterError.SPLIT:
                 if self.stages is not None:
                     self.stages.ended(batch, error)
@@ -234,12 +242,14 @@ class Sender(SenderCore):
             case AfterError.NEW_EPOCH:
                 partition.sequence_lost(batch)
                 self._retry(partition, batch, error, now)
+            case AfterError.WAIT:
+                self._retry(partition, batch, error, now, pause_s=COMPLETING_PAUSE_S)
             case AfterError.RETRY:
                 partition.leader = NO_LEADER
                 self.needs_metadata.add(batch.topic)
                 batch.in_doubt |= outcome.error_code in MAYBE_APPENDED
                 moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, call.node)
-                self._retry(partition, batch, error, now, at_once=moved and not partition.failures)
+                self._retry(partition, batch, error, now, pause_s=0.0 if moved and not partition.failures else None)
             case AfterError.FAIL:
                 self.fail_rejected(partition, batch, error)
 
@@ -258,9 +268,9 @@ class Sender(SenderCore):
         error: KafkaError,
         now: float,
         *,
-        at_once: bool = False,
+        pause_s: float | None = None,
     ) -> None:
-        """Return a batch to its partition; it leaves again after a back-off, or at once to a leader that is known."""
+        """Return a batch to its partition; it leaves again after `pause_s`, None = after the back-off."""
         partition.last_error = error
         if batch.done:  # its records have failed at their deadline
             partition.rejected(batch)
@@ -268,7 +278,7 @@ class Sender(SenderCore):
         self.retried += 1
         LOGGER.debug("%s", error)
         partition.failures += 1
-        retry_at = now if at_once else now + self._backoff.delay_s(partition.failures)
+        retry_at = now + (self._backoff.delay_s(partition.failures) if pause_s is None else pause_s)
         partition.returned(batch, instead_of=batch, retry_at=retry_at)
         self.next_wake = min(self.next_wake, retry_at)
 

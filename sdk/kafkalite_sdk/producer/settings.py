@@ -12,6 +12,7 @@ from kafkalite_sdk.client.security import SECURITY_OPTIONS, Security, SecurityOp
 from kafkalite_sdk.client.settings import ClientSettings, parse_servers
 
 ALL = -1
+INT32_MAX = 0x7FFFFFFF
 MAX_IN_FLIGHT_IDEMPOTENT = 5  # batches of a producer that a broker remembers per partition
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -53,6 +54,10 @@ class ProducerOptions(SecurityOptions, total=False):
         connect_timeout_ms: deadline for connecting to a broker (10,000).
         default_api_timeout_ms: deadline of `start` (60,000).
         retry_backoff_ms, retry_backoff_max_ms: pause before a retry, doubled with each failure (100, 1,000).
+        transactional_id: name of the producer for transactions; of two producers with one name the older is fenced.
+            Without it there are no transactions.
+        transaction_timeout_ms: the coordinator aborts a transaction that is open for longer (60,000); at most
+            `transaction.max.timeout.ms` of the broker.
     """
 
     client_id: str
@@ -78,6 +83,8 @@ class ProducerOptions(SecurityOptions, total=False):
     default_api_timeout_ms: float
     retry_backoff_ms: float
     retry_backoff_max_ms: float
+    transactional_id: str
+    transaction_timeout_ms: int
 
 
 class ProducerSettings(NamedTuple):
@@ -101,6 +108,8 @@ class ProducerSettings(NamedTuple):
         partitioner: as in `RecordAccumulator`.
         create_topics: a broker may create topics that do not exist.
         topic_max_idle_s: a topic without records for this time is forgotten.
+        transactional_id: None = no transactions.
+        transaction_timeout_ms: of the coordinator, in ms.
     """
 
     acks: int = ALL
@@ -122,6 +131,8 @@ class ProducerSettings(NamedTuple):
     partitioner: str | Partitioner | None = None
     create_topics: bool = True
     topic_max_idle_s: float = 300.0
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
 
 
 class ParsedOptions(NamedTuple):
@@ -173,6 +184,7 @@ def parse_options(
         create_topics=reader.boolean("allow_auto_create_topics", True),
         topic_max_idle_s=reader.seconds("metadata_max_idle_ms", 300_000, least=1),
     )
+    producer = reader.with_transactions(producer)
     addresses, source = parse_servers(bootstrap_servers)
     client = ClientSettings(
         bootstrap=addresses,
@@ -193,6 +205,8 @@ def parse_options(
 
 
 def _check_together(producer: ProducerSettings) -> None:
+    if producer.transaction_timeout_ms > INT32_MAX:
+        raise ValueError(f"transaction_timeout_ms is {producer.transaction_timeout_ms}, expected at most {INT32_MAX}")
     if producer.delivery_timeout_s < producer.linger_s + producer.request_timeout_s:
         raise ValueError(
             f"delivery_timeout_ms is {producer.delivery_timeout_s * 1000:g}, expected at least linger_ms + "
@@ -244,6 +258,19 @@ class _Reader:
             raise ValueError(f'enable_idempotence needs acks="all", acks is {acks}; leave it out or set it to False')
         return value
 
+    def with_transactions(self, producer: ProducerSettings) -> ProducerSettings:
+        """Return settings with those of transactions."""
+        timeout_ms = self.integer("transaction_timeout_ms", 60_000, least=1)
+        value = self._get("transactional_id", None)
+        if value is None:
+            return producer._replace(transaction_timeout_ms=timeout_ms)
+        name = arguments.text("transactional_id", value)
+        if not name:
+            raise ValueError("transactional_id is empty; leave it out for a producer without transactions")
+        if producer.acks != ALL or not producer.idempotent:
+            raise ValueError('transactional_id needs acks="all" and enable_idempotence; leave both out')
+        return producer._replace(transactional_id=name, transaction_timeout_ms=timeout_ms)
+
     def compression(self) -> tuple[int, int | None, int | None]:
         """Return codec, level and the size from which a batch is compressed in a thread."""
         name, level = self._get("compression_type", "none"), self._get("compression_level", None)
@@ -267,7 +294,4 @@ class _Reader:
         return value
 
     def reject_unknown(self) -> None:
-        for name in self._options:
-            if name == "transactional_id":
-                raise ValueError("transactional_id: transactions are not supported yet; leave it out")
         reject_unknown("Producer", self._options, self._known)

@@ -19,7 +19,6 @@ from tests.story.sdk.blocking_rig import interrupted_behind_the_result, new_topi
 
 PARTS = sorted(name for name in vars(AsynchronousAdmin) if not name.startswith("_") and name not in ("start", "close"))
 ONLY_ASYNCHRONOUS = {
-    "Producer": {"begin_transaction"},  # raises that there are no transactions yet
     "Consumer": {"streams"},  # iterators for tasks
 }
 

@@ -23,9 +23,9 @@ def fault(*_args: object, **_named: object) -> None:
 
 
 PARTS = {
-    "step": lambda producer: (producer._driver._sender, "requests"),
-    "response": lambda producer: (producer._driver._sender, "answered"),
-    "deadlines": lambda producer: (producer._driver._sender, "wake_at"),
+    "step": lambda producer: (producer._driver.sender, "requests"),
+    "response": lambda producer: (producer._driver.sender, "answered"),
+    "deadlines": lambda producer: (producer._driver.sender, "wake_at"),
     "metadata": lambda producer: (producer._client, "_request_metadata"),
     "metadata-response": lambda producer: (producer._client.view, "update"),
 }

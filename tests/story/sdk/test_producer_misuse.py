@@ -198,11 +198,16 @@ def test_send_many_rejects_objects_that_are_not_records(run, address, record):
     run(main())
 
 
-def test_transactions_say_that_they_are_not_supported(run, address):
+def test_transactions_need_a_transactional_id(run, address):
     async def main():
         async with Producer(address) as producer:
-            assert "not supported yet" in error_of(producer.begin_transaction)
+            assert 'create it with transactional_id="name"' in error_of(producer.transaction)
+            for call in (producer.begin_transaction, producer.commit_transaction, producer.abort_transaction):
+                with pytest.raises(ClientUseError, match="transactional_id"):
+                    await call()
+            with pytest.raises(ClientUseError, match="transactional_id"):
+                await producer.send_offsets({}, "group")
 
-    with pytest.raises(ValueError, match="transactional_id: transactions are not supported yet"):
-        Producer(address, transactional_id="t")
+    with pytest.raises(ValueError, match="a producer with a handler has no transactions"):
+        Producer(address, transactional_id="t", handler=print)
     run(main())

@@ -65,7 +65,10 @@ def test_compression_has_levels_and_a_size_from_which_a_thread_compresses():
         ({"client_id": None}, TypeError, "client_id is None, expected a str"),
         ({"lingerms": 5}, TypeError, "Producer has no argument 'lingerms'; did you mean 'linger_ms'"),
         ({"bootstrap": 5}, TypeError, "no argument 'bootstrap'"),
-        ({"transactional_id": "t"}, ValueError, "transactions are not supported yet"),
+        ({"transactional_id": ""}, ValueError, "transactional_id is empty"),
+        ({"transactional_id": "t", "acks": 1}, ValueError, 'transactional_id needs acks="all"'),
+        ({"transactional_id": "t", "enable_idempotence": False}, ValueError, "transactional_id needs acks"),
+        ({"transaction_timeout_ms": 0}, ValueError, "transaction_timeout_ms is 0, expected"),
     ],
 )
 def test_wrong_options_name_the_option_and_what_is_expected(options, error, text):

@@ -45,10 +45,6 @@ class Cancelled(KafkaError):
     """Never raised: cancelled requests raise CancelledError."""
 
 
-class ProducerFenced(KafkaError):
-    """Never raised: transactions are not supported yet."""
-
-
 class QuotaViolationError(KafkaError):
     """Never raised: the client waits for the throttle time."""
 
@@ -89,6 +85,7 @@ CODES = {
     "OutOfOrderSequenceNumber": KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     "DuplicateSequenceNumber": KafkaErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     "InvalidProducerEpoch": KafkaErrorCode.INVALID_PRODUCER_EPOCH,
+    "ProducerFenced": KafkaErrorCode.PRODUCER_FENCED,
     "InvalidTxnState": KafkaErrorCode.INVALID_TXN_STATE,
     "InvalidProducerIdMapping": KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING,
     "InvalidTransactionTimeout": KafkaErrorCode.INVALID_TRANSACTION_TIMEOUT,

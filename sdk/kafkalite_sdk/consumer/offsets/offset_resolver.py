@@ -3,7 +3,8 @@
 Pure: no I/O, no clock; the wall time is a parameter. Invariants:
 1. An outcome is applied only if the partition still waits for it: a seek, a new assignment or another reset in the
    meantime wins.
-2. A partition without a committed offset is reset by `positions.policy`; without a policy `take_error` names it.
+2. A partition without a committed offset is reset by `positions.policy`; without a policy `take_error` names it. One
+   that has had a position returns to the first one instead.
 3. A position beyond the end of its epoch in the leader's log is behind a truncation (KIP-320): it moves to the end of
    that epoch, or without a policy `take_error` names both offsets.
 Sources: OffsetFetcher.java, OffsetFetcherUtils.java of Apache Kafka 4.3.
@@ -62,6 +63,8 @@ class OffsetResolver:
         self._waiting: set[PartitionState] = set()
         self._errors: dict[PartitionState, tuple[KafkaError, Need]] = {}
         self._changed = positions.watch()
+        self._origins: dict[PartitionState, int] = {}  # the first position of each partition
+        positions.on_move.append(self._remember_origin)
 
     def advance(self, wall_ms: int) -> None:
         """Ask for everything that a partition needs; `wall_ms` is the wall time."""
@@ -96,6 +99,12 @@ class OffsetResolver:
             if need == _need(state) and self._current(state):
                 return error
         return None
+
+    def _remember_origin(self, state: PartitionState) -> None:
+        if not self._current(state):
+            self._origins.pop(state, None)
+        elif state.position >= 0:
+            self._origins.setdefault(state, state.position)
 
     def _fail(self, state: PartitionState, error: KafkaError) -> None:
         self._errors[state] = error, _need(state)
@@ -162,7 +171,9 @@ class OffsetResolver:
                 self._begin_reset(state)
 
     def _begin_reset(self, state: PartitionState) -> None:
-        if self._positions.policy is not None:
+        if state in self._origins:
+            self._positions.seek(state, self._origins[state])
+        elif self._positions.policy is not None:
             self._positions.begin_reset(state, self._positions.policy)
         else:
             text = (

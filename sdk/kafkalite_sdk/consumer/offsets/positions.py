@@ -185,6 +185,15 @@ class Positions:
         state.retry_at = 0.0
         self._moved(state)
 
+    def return_to_committed(self, state: PartitionState) -> None:
+        """Drop a position; the partition waits for its committed offset."""
+        state.position = NO_POSITION
+        state.leader_epoch = NO_EPOCH
+        state.reset = None
+        state.validating = False
+        state.retry_at = 0.0
+        self._moved(state)
+
     def pause(self, state: PartitionState) -> None:
         """Fetch and return nothing of a partition."""
         state.paused = True

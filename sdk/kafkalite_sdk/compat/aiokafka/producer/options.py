@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from kafkalite_sdk.compat.aiokafka.partitioner import DefaultPartitioner
-from kafkalite_sdk.compat.aiokafka.settings import CLIENT_ARGUMENTS, client_options, reject_arguments, warn_of
+from kafkalite_sdk.compat.aiokafka.settings import CLIENT_ARGUMENTS, client_options, warn_of
 from kafkalite_sdk.producer.producer import Producer
 from kafkalite_sdk.producer.reports import FailedRecords
 
@@ -40,7 +40,11 @@ def new_producer(
     """
     warn_of(api_version=arguments["api_version"])
     if transactional_id is not None:
-        raise reject_arguments("transactional_id", "transactions are not supported yet")
+        enable_idempotence = True
+        arguments["transactional"] = {
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": arguments["transaction_timeout_ms"],
+        }
     if compression_type not in COMPRESSION_TYPES:
         raise ValueError(f"Invalid compression type! It is {compression_type!r}, expected one of {COMPRESSION_TYPES}")
     request_timeout_ms, linger_ms = arguments["request_timeout_ms"], arguments["linger_ms"]
@@ -58,6 +62,7 @@ def new_producer(
         max_block_ms=request_timeout_ms,
         compression_type=compression_type or "none",  # type: ignore[arg-type]
         partitioner=_partitioner(partitioner),
+        **arguments.get("transactional", {}),
         **client_options(**{name: arguments[name] for name in CLIENT_ARGUMENTS}),
     )
 

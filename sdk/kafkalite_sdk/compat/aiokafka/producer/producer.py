@@ -4,20 +4,25 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from kafkalite.errors import BufferExhaustedError, ClientUseError
+from kafkalite.model import TopicPartition
 from kafkalite_sdk._speedups.deliveries import FutureRecordMetadata, RecordMetadata
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.client.topic_partitions import partitions_of, wait_for_topic
 from kafkalite_sdk.compat.aiokafka.abc import AbstractTokenProvider
+from kafkalite_sdk.compat.aiokafka.errors import IllegalOperation
 from kafkalite_sdk.compat.aiokafka.lifetime import LoopClient
 from kafkalite_sdk.compat.aiokafka.partitioner import DefaultPartitioner
 from kafkalite_sdk.compat.aiokafka.producer.message_accumulator import BatchBuilder
 from kafkalite_sdk.compat.aiokafka.producer.options import Partitioner, _missing, new_producer
-from kafkalite_sdk.compat.aiokafka.settings import reject_arguments
+from kafkalite_sdk.compat.aiokafka.util import commit_structure_validate
+from kafkalite_sdk.producer.transactions.block import Transaction
+from kafkalite_sdk.producer.transactions.driver import Transactions
+from kafkalite_sdk.values import OffsetAndMetadata
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 Serialize = Callable[[Any], bytes | None]
@@ -28,7 +33,6 @@ class AIOKafkaProducer(LoopClient):
 
     Arguments: those of aiokafka 0.14, with its defaults. Times are in ms, sizes in bytes.
         api_version, loop: accepted without effect.
-        transactional_id: rejected, as transactions are not supported yet.
         sasl_mechanism: "GSSAPI" is rejected.
     """
 
@@ -206,25 +210,45 @@ class AIOKafkaProducer(LoopClient):
 
     # transactions
 
-    async def begin_transaction(self) -> NoReturn:
-        """Raise an error: transactions are not supported yet."""
-        raise reject_arguments("begin_transaction()", "transactions are not supported yet")
+    def _transactions(self) -> Transactions:
+        """The transactions of the engine. Raises what aiokafka raises without a transactional id."""
+        if self._producer._settings.transactional_id is None:
+            raise IllegalOperation("Transactional operations require a transactional_id")
+        return self._producer._transactions()
 
-    async def commit_transaction(self) -> NoReturn:
-        """Raise an error: transactions are not supported yet."""
-        raise reject_arguments("commit_transaction()", "transactions are not supported yet")
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; wait for the end of the last one, if it still runs."""
+        await self._transactions().begin((), self._request_timeout_s)
 
-    async def abort_transaction(self) -> NoReturn:
-        """Raise an error: transactions are not supported yet."""
-        raise reject_arguments("abort_transaction()", "transactions are not supported yet")
+    async def commit_transaction(self) -> None:
+        """Commit the open transaction. Raises TransactionAbortedError, ProducerFenced."""
+        await self._transactions().commit(None)
 
-    def transaction(self) -> NoReturn:
-        """Raise an error: transactions are not supported yet."""
-        raise reject_arguments("transaction()", "transactions are not supported yet")
+    async def abort_transaction(self) -> None:
+        """Abort the open transaction. Raises ProducerFenced."""
+        await self._transactions().abort(None)
 
-    async def send_offsets_to_transaction(self, offsets: object, group_id: str) -> NoReturn:
-        """Raise an error: transactions are not supported yet."""
-        raise reject_arguments("send_offsets_to_transaction()", "transactions are not supported yet")
+    def transaction(self) -> Transaction:
+        """Return the block of one transaction: `async with producer.transaction():`."""
+        return Transaction(self._transactions(), ())
+
+    async def send_offsets_to_transaction(
+        self, offsets: "Mapping[TopicPartition, int | tuple[int, str]]", group_id: str
+    ) -> None:
+        """Commit offsets of a group with the open transaction.
+
+        Arguments:
+            offsets: offset, or offset and metadata, by partition.
+            group_id: the group; its generation is not checked (aiokafka knows no group metadata).
+        """
+        transactions = self._transactions()
+        if not group_id or not isinstance(group_id, str):
+            raise ValueError(group_id)
+        found = {
+            each: OffsetAndMetadata(offset.offset, offset.metadata)
+            for each, offset in commit_structure_validate(offsets).items()
+        }
+        await transactions.send_offsets(found, group_id, None)
 
 
 async def _first(futures: list[FutureRecordMetadata], *, without_acks: bool) -> Any:
