@@ -5,7 +5,7 @@ collects changes and creates the images. In a cluster, UpdateMetadata requests o
 (`update`); a broker that is alone changes them itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -115,12 +115,49 @@ class ClusterImage:
         return self.topics_by_id.get(topic_id) if by_id else self.topics.get(name)
 
 
+TRANSACTION_VERSION = "transaction.version"
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({TRANSACTION_VERSION: (0, 2)})
+"""The lowest and the highest level of each feature."""
+
+
+class FinalizedFeatures:
+    """The finalized features of the cluster: `transaction.version`, the level of transactions (KIP-890, KIP-1022).
+
+    The level is 2 unless a request has changed it: clients that see it use TV2. 1 and 0 are TV1; with 0 the records of
+    `__transaction_state` have version 0. Open transactions keep their version: it is that of their client.
+
+    Attributes:
+        levels: by feature; 0 = it is not finalized.
+        epoch: it grows with each change; -1 = the levels are not read yet.
+        observers: called after each change.
+    """
+
+    def __init__(self) -> None:
+        self.levels: Mapping[str, int] = {name: last for name, (_, last) in SUPPORTED_FEATURES.items()}
+        self.epoch = -1
+        self.observers: list[Callable[[], object]] = []
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of transactions: 0, 1 or 2."""
+        return self.levels[TRANSACTION_VERSION]
+
+    def replace(self, levels: Mapping[str, int], epoch: int) -> None:
+        """Apply other levels."""
+        self.levels, self.epoch = levels, epoch
+        for observer in self.observers:
+            observer()
+
+
 class ClusterTables:
     """The cluster metadata with the latest changes; decisions about changes look single topics up here.
 
     Arguments:
         cluster_id, controller_id, brokers: as in the image.
         topics: the existing topics.
+
+    Attributes:
+        features: the finalized features.
     """
 
     def __init__(
@@ -135,6 +172,7 @@ class ClusterTables:
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self._bare = ClusterImage(cluster_id, controller_id, brokers or LiveBrokers())
         self._image: ClusterImage | None = None
+        self.features = FinalizedFeatures()
         for topic in topics:
             self.put(topic)
 

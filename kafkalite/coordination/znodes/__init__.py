@@ -1,11 +1,11 @@
 """Kafka's znodes: paths and contents, byte for byte as Apache Kafka 3.9 writes them (ZkData.scala).
 
 The additions of kafkalite are below `/kafkalite`: the log directory of each partition, stored before its first append;
-the configs of groups, which Kafka 3.9 does not store; and the ids of recently deleted topics, so that a start completes
-their deletion and keeps their logs apart from those of new topics.
+the configs of groups, which Kafka 3.9 does not store; the finalized features; and the ids of recently deleted topics,
+so that a start completes their deletion and keeps their logs apart from those of new topics.
 
-Here are topics, configs and producer ids; `brokers` has the nodes of brokers and features, `controller` those of the
-controller and its notifications, `fields` reads JSON.
+Here are topics, configs and producer ids; `brokers` has the nodes of brokers and features, `features` that of our own
+features, `controller` those of the controller and its notifications, `fields` reads JSON.
 
 Contents of older versions of Kafka and unknown fields are accepted; invalid contents raise `ZnodeError`.
 """
@@ -35,6 +35,7 @@ DIRECTORIES = "/kafkalite/directories"
 GROUP_CONFIGS = "/kafkalite/groups"
 GROUP_CHANGES = "/kafkalite/group_changes"  # only in a cluster; Kafka's brokers know no changes of groups
 DELETED_TOPICS = "/kafkalite/deleted"
+FEATURES = "/kafkalite/features"
 ALL_BROKERS = "<default>"
 
 # Created at every start if missing (PersistentZkPaths), and those of kafkalite.
@@ -56,6 +57,7 @@ PERSISTENT = (
     DIRECTORIES,
     GROUP_CONFIGS,
     DELETED_TOPICS,
+    FEATURES,
 )
 
 

@@ -1,4 +1,4 @@
-"""Reads the configs of topics, brokers and groups that any broker of the cluster changes in the tree.
+"""Reads the configs of topics, brokers and groups, and the finalized features, that any broker changes in the tree.
 
 It hands them to the broker (`running/registered_broker`), which applies its own (`apply_configs`) and those of topics
 (`configure_topic`: `hosting/assigned_partitions` replaces the config of each partition). `running/cluster_participant`
@@ -18,6 +18,8 @@ from kafkalite.callbacks import gather
 from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.configs.reads import Texts, read_configs, readable
 from kafkalite.cluster.configs.watcher import ConfigWatcher
+from kafkalite.cluster.finalized_features import FeatureFollower
+from kafkalite.cluster.metadata.image import ClusterTables
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
@@ -34,6 +36,7 @@ class ConfiguredBroker(Protocol):
     broker_id: int
     config: BrokerConfig
     group_configs: dict[str, dict[str, str]]
+    tables: ClusterTables
 
     @property
     def hosted_topics(self) -> Iterable[str]:
@@ -45,7 +48,7 @@ class ConfiguredBroker(Protocol):
 
 
 class ConfigFollower:
-    """Follows the configs during one session.
+    """Follows the configs and the features during one session.
 
     Arguments:
         broker: applies them.
@@ -60,9 +63,10 @@ class ConfigFollower:
         self._topics = topics
         self._clock = clock
         self._closed = False
-        self._watchers = [
+        self._watchers: list[ConfigWatcher | FeatureFollower] = [
             ConfigWatcher(session, clock, self._changed, self._read_brokers_and_topics),
             ConfigWatcher(session, clock, self._changed, self._read_groups, znodes.GROUP_CHANGES),
+            FeatureFollower(broker.tables.features, session, clock),
         ]
 
     def start(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.clock import Clock, Offload, Random
-from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
+from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, FinalizedFeatures
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.read_ahead import ReadAhead
 from kafkalite.cluster.producer_ids import ProducerIds
@@ -61,6 +61,10 @@ class CallContext(Protocol):
     broker_id: int
     replicas: Replicas
     slicer: Slicer
+
+    @property
+    def features(self) -> FinalizedFeatures:
+        """The finalized features of the cluster."""
 
     @property
     def dispatcher(self) -> RequestDispatcher: ...

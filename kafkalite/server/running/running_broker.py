@@ -17,7 +17,7 @@ from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.changes import Refusal, attempt, refusal_of
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written, broker_node, group_node
-from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables
+from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, FinalizedFeatures
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.producer_ids import ProducerIds
@@ -212,6 +212,11 @@ class RunningBroker(ABC):
     def image(self) -> ClusterImage:
         """The current state of the cluster."""
         return self.tables.image
+
+    @property
+    def features(self) -> FinalizedFeatures:
+        """The finalized features of the cluster."""
+        return self.tables.features
 
     @abstractmethod
     def nodes(self, image: ClusterImage, connection: Connection) -> Iterable[Node]:

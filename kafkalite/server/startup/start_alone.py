@@ -5,16 +5,17 @@
 
 import logging
 import os
+from functools import partial
 from typing import NamedTuple
 
-from kafkalite.cluster.metadata.image import ClusterTables
+from kafkalite.cluster.metadata.image import ClusterTables, FinalizedFeatures
 from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
-from kafkalite.cluster.metadata.store import MetadataStore
+from kafkalite.cluster.metadata.store import MetadataStore, await_completion
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.stored import read_broker_config
 from kafkalite.coordination.embedded import EmbeddedSession
 from kafkalite.coordination.tree import Tree
-from kafkalite.coordination.znodes import CLUSTER_ID, decode_cluster_id
+from kafkalite.coordination.znodes import CLUSTER_ID, FEATURES, decode_cluster_id
 from kafkalite.model import uuid_text
 from kafkalite.server.hosting.hosted_partitions import HostedPartitions
 from kafkalite.server.process.resources import ADOPTED, ADOPTING, JOURNAL, BrokerResources, StartError
@@ -114,8 +115,20 @@ async def recover(resources: BrokerResources, metadata: Metadata) -> AloneBroker
     identity = metadata.identity
     brokers = LiveBrokers((BrokerImage(identity.broker_id, rack=config.broker_rack),))
     tables = ClusterTables(identity.cluster_id, identity.broker_id, brokers, topics)
+    await read_features(metadata.session, tables.features)
     hosting = HostedPartitions(
         config, resources.clock, resources.offload, resources.slicer, resources.replicas, logs, store
     )
     hosting.load(topics, store.noted_directory, await store.load_notices())
     return AloneBroker(resources, identity, config, metadata.group_configs, store, tables, hosting, loaded)
+
+
+async def read_features(session: EmbeddedSession, features: FinalizedFeatures) -> None:
+    """Read the finalized features. Raises CoordinationError."""
+    data, stat = await await_completion(partial(session.get, FEATURES))
+    if not data:  # the levels are the highest ones
+        features.epoch = stat.version
+        return
+    from kafkalite.cluster.finalized_features import apply_levels
+
+    apply_levels(features, data, stat)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -39,6 +40,26 @@ def test_only_the_controller_elects_leaders_and_updates_features(tmp_path: Path)
         request = UpdateFeaturesRequest(feature_updates=[update])
         assert (await client.call(other, request, 2)).error_code == refused
         assert (await client.call(controller, request, 2)).error_code == KafkaErrorCode.INVALID_UPDATE_VERSION
+
+    run(tmp_path, scenario)
+
+
+def test_every_broker_learns_the_level_of_transactions(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        controller = await client.controller(1, 2, 3)
+        key = UpdateFeaturesRequest.FeatureUpdateKey
+        update = key(feature="transaction.version", max_version_level=1, upgrade_type=2)
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        assert (await client.call(controller, request, 2)).error_code == 0
+
+        async def lowered(broker_id: int) -> bool | None:
+            asked = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+            response = await client.call(broker_id, asked, 4)
+            levels = {each.name: each.max_version_level for each in response.finalized_features}
+            return True if levels == {"transaction.version": 1} else None
+
+        for broker_id in (1, 2, 3):
+            await until(partial(lowered, broker_id))
 
     run(tmp_path, scenario)
 

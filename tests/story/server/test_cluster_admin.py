@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kafkalite.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -15,6 +16,7 @@ from tests.story.server.test_configs import GROUP, SET, alter
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 PREFERRED, UNCLEAN = 0, 1
+UPGRADE, DOWNGRADE = 1, 2
 
 NOT_NEEDED = KafkaErrorCode.ELECTION_NOT_NEEDED
 UNKNOWN = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -131,6 +133,56 @@ async def test_the_newest_version_rejects_all_features_with_the_first_one(client
     assert (await client.call(updates(("other.version", 0)))).error_code == 0
     response = await client.call(updates(("other.version", 0), upgrade_type=9))
     assert response.error_code == KafkaErrorCode.INVALID_UPDATE_VERSION
+
+
+async def features(client: Client, version: int = 4) -> tuple[dict[str, tuple[int, int]], dict[str, int], int]:
+    """The supported and the finalized features, and their epoch."""
+    request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    response = await client.call(request, version)
+    supported = {each.name: (each.min_version, each.max_version) for each in response.supported_features}
+    finalized = {each.name: each.max_version_level for each in response.finalized_features}
+    return supported, finalized, response.finalized_features_epoch
+
+
+async def test_the_level_of_transactions_is_2(client: Client) -> None:
+    assert await features(client) == ({"transaction.version": (0, 2)}, {"transaction.version": 2}, 0)
+    # KAFKA-17492: clients of version 3 reject a lowest level of 0.
+    assert await features(client, 3) == ({}, {"transaction.version": 2}, 0)
+    assert await features(client, 2) == ({}, {}, -1)
+
+
+async def level_changes(client: Client, level: int, upgrade_type: int, version: int = 2) -> tuple[int, str | None]:
+    response = await client.call(updates(("transaction.version", level), upgrade_type=upgrade_type), version)
+    return response.error_code, response.error_message
+
+
+async def test_the_level_of_transactions_is_changed(client: Client) -> None:
+    error, text = await level_changes(client, 1, UPGRADE)
+    assert error == KafkaErrorCode.INVALID_UPDATE_VERSION and text is not None and "Can't downgrade" in text
+    assert await level_changes(client, 1, DOWNGRADE) == (0, None)
+    assert (await features(client))[1:] == ({"transaction.version": 1}, 1)
+    error, text = await level_changes(client, 3, UPGRADE)
+    assert error == KafkaErrorCode.INVALID_UPDATE_VERSION and text is not None and "versions 0-2" in text
+    error, text = await level_changes(client, 2, DOWNGRADE)
+    assert error == KafkaErrorCode.INVALID_UPDATE_VERSION and text is not None and "newer version" in text
+    assert await level_changes(client, 0, DOWNGRADE) == (0, None)
+    assert (await features(client))[1:] == ({}, 2)
+    assert await level_changes(client, 2, UPGRADE, 1) == (0, None)
+    assert client.broker.features.transaction_version == 2
+
+
+async def test_a_validated_level_is_not_stored(client: Client) -> None:
+    request = updates(("transaction.version", 1), upgrade_type=DOWNGRADE)
+    request.validate_only = True
+    assert (await client.call(request)).error_code == 0
+    assert (await features(client))[1:] == ({"transaction.version": 2}, 0)
+
+
+async def test_the_level_of_transactions_survives_a_restart(tmp_path: Path) -> None:
+    async with running(str(tmp_path)) as client:
+        assert await level_changes(client, 1, DOWNGRADE) == (0, None)
+    async with running(str(tmp_path)) as client:
+        assert (await features(client))[1:] == ({"transaction.version": 1}, 1)
 
 
 # DescribeUserScramCredentials.

@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.configs.writes import ConfigNode, Texts, broker_node, group_node, topic_node
+from kafkalite.cluster.metadata.image import ClusterTables
 from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
@@ -27,6 +28,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.config = BrokerConfig()
+        self.tables = ClusterTables("cluster")
         self.group_configs: dict[str, dict[str, str]] = {"old": {"consumer.session.timeout.ms": "50000"}}
         self.applied: list[Any] = []
 
