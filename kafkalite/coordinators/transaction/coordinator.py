@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from kafkalite.cluster.metadata.image import FinalizedFeatures
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.topics.internal_topics import TRANSACTION_STATE
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime, RuntimeHost
 from kafkalite.coordinators.transaction.markers import MarkerHost, MarkerSender
-from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
+from kafkalite.coordinators.transaction.serde import FIRST_VERSION, TAGGED_VERSION, TransactionRecordSerde
 from kafkalite.coordinators.transaction.service import TransactionService
 from kafkalite.coordinators.transaction.settings import machine_settings
 from kafkalite.state.effects import Effects, Now, Token
@@ -21,6 +22,7 @@ from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.requests import AllocateProducerId, SendMarkers
 from kafkalite.state.transactions.states import TransactionVersion
 
+TV2_LEVEL = 2
 COMMIT_TIMEOUT_MS = 15_000
 """How long a response waits for its record. Deviation: in Kafka, the timeout of the transaction."""
 
@@ -29,6 +31,9 @@ class TransactionHost(RuntimeHost, MarkerHost, Protocol):
     """The broker, as the transaction coordinator needs it."""
 
     producer_ids: ProducerIds
+
+    @property
+    def features(self) -> FinalizedFeatures: ...
 
 
 class TransactionCoordinator:
@@ -46,19 +51,24 @@ class TransactionCoordinator:
             host,
             TRANSACTION_STATE,
             self._create_machine,
-            TransactionRecordSerde(),
+            TransactionRecordSerde(lambda: TAGGED_VERSION if host.features.transaction_version else FIRST_VERSION),
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
             reload_on_new_epoch=True,
         )
         self._runtime.ask = self._ask
-        self._markers = MarkerSender(host, self._runtime.submit, lambda: TransactionVersion.TV2)
+        self._markers = MarkerSender(host, self._runtime.submit, self._version)
         self.transactions = TransactionService(self._runtime)
         self._runtime.create_shards()
 
     def _create_machine(self, _leader_epoch: int) -> TransactionMachine:
-        machine = TransactionMachine(machine_settings(self._host.config))
+        machine = TransactionMachine(machine_settings(self._host.config), self._version)
         machine.counters = self.counters
         return machine
+
+    def _version(self) -> TransactionVersion:
+        """The version of the finalized level."""
+        level = self._host.features.transaction_version
+        return TransactionVersion.TV2 if level >= TV2_LEVEL else TransactionVersion.TV1
 
     def partition_for(self, key: str) -> int:
         """The partition of a transactional id in `__transaction_state`."""

@@ -8,7 +8,7 @@ Deviation: Kafka also answers CONCURRENT_TRANSACTIONS while a record is not comm
 record, and its answer waits for the commit of both.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -66,21 +66,31 @@ class TransactionSettings(NamedTuple):
 class TransactionMachine:
     """All transactional ids of a shard.
 
+    Arguments:
+        settings: from the configuration.
+        level: returns the version of the finalized level now, for aborts that no client requests.
+
     Attributes:
-        version: the finalized level, for aborts that no client requests; the coordinator changes it.
         transactions: the state of each id.
         counters: of ended transactions; the coordinator replaces them by those of the broker.
     """
 
     def __init__(
-        self, settings: TransactionSettings | None = None, version: TransactionVersion = TransactionVersion.TV2
+        self,
+        settings: TransactionSettings | None = None,
+        level: Callable[[], TransactionVersion] = lambda: TransactionVersion.TV2,
     ) -> None:
         self.settings = settings or TransactionSettings()
-        self.version = version
+        self._level = level
         self.transactions: dict[str, TransactionMetadata] = {}
         self.counters = TransactionCounters()
         self._waiting: dict[str, TransactionStep] = {}
         self._unchecked: Iterator[str] = iter(())  # ids that the current run of the expiry has not checked
+
+    @property
+    def version(self) -> TransactionVersion:
+        """The version of the finalized level."""
+        return self._level()
 
     # records and timers
 

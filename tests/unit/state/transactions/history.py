@@ -92,7 +92,6 @@ class History:
     def _start(self) -> None:
         """A new machine replays the log."""
         self.machine = self.replay()
-        self.machine.version = self.level
         self.pending: deque[Pending] = deque()
         self.timers: dict[TimerName, int] = {}
         self.markers: list[SendMarkers] = []
@@ -101,7 +100,7 @@ class History:
             self.do(effects)
 
     def replay(self) -> TransactionMachine:
-        machine = TransactionMachine(SETTINGS)
+        machine = TransactionMachine(SETTINGS, lambda: self.level)
         for record in self.log:
             machine.apply(stored(record))
         return machine
@@ -201,7 +200,6 @@ class History:
 
     def change_level(self) -> None:
         self.level = self.dice.choice([TV1, TV2])
-        self.machine.version = self.level
 
     # clients
 

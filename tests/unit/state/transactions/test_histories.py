@@ -87,7 +87,7 @@ def forget(patch: pytest.MonkeyPatch, **lost: int) -> None:
     replayed = TransactionMachine.apply
 
     def replay(self: History) -> TransactionMachine:
-        new = TransactionMachine(history.SETTINGS)
+        new = TransactionMachine(history.SETTINGS, lambda: self.level)
         for record in self.log:
             found = right(record)
             replayed(new, found._replace(**values) if isinstance(found, TransactionMetadata) else found)

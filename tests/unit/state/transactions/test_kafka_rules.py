@@ -39,7 +39,8 @@ class Sequence:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self._ids = 100
-        self.machine = TransactionMachine(version=self.dice.choice([TV1, TV2]))
+        self.version = self.dice.choice([TV1, TV2])
+        self.machine = TransactionMachine(level=lambda: self.version)
         self.kafka = KafkaTransaction(lambda: self._ids + 1)
         self.known: list[tuple[int, int]] = [(5, 3)]
         if self.dice.random() < 0.5:
@@ -140,7 +141,7 @@ class Sequence:
 
     def level(self) -> None:
         if self.kafka.state is not State.ONGOING or self.kafka.epoch < 32760:
-            self.machine.version = self.dice.choice([TV1, TV2])
+            self.version = self.dice.choice([TV1, TV2])
 
 
 def run_sequence(seed: int) -> None:

@@ -49,7 +49,7 @@ def asked_after_commit(effects: Effects) -> list[object]:
 
 def machine_in(state: TransactionState, epoch: int = 0, version: TransactionVersion = TV2) -> TransactionMachine:
     """A machine with the id `t` in a state, after an overflow if its epoch is 0."""
-    machine = TransactionMachine(version=version)
+    machine = TransactionMachine(level=lambda: version)
     is_open = state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
     partitions = frozenset({PARTITION} if is_open else ())
     metadata = TransactionMetadata("t", 7, epoch, 60_000, 900_000, state, partitions, 990_000, 6)
