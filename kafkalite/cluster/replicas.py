@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Raised
@@ -11,6 +12,9 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
+
+if TYPE_CHECKING:
+    from kafkalite.cluster.partition.verification import TransactionChecks
 
 UNKNOWN = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -47,6 +51,13 @@ def raise_error(_callback: object, error: BaseException) -> None:
     raise error
 
 
+def no_checks() -> "TransactionChecks":
+    """Answer every check with an error, where there are no coordinators of transactions."""
+    from kafkalite.cluster.partition.verification import NoCoordinators
+
+    return NoCoordinators()
+
+
 # Arguments: topic name, topic id, index, whether the id counts.
 Elsewhere = Callable[[str, bytes, int, bool], KafkaErrorCode | None]
 
@@ -60,6 +71,7 @@ class Replicas:
     Attributes:
         elsewhere: returns the error of a partition that another broker hosts, None for an unknown one. None = this
             broker is alone.
+        make_checks: creates `transaction_checks` with its first use.
         offline_observers: are called with the logs of a failed log directory, after their partitions were closed.
     """
 
@@ -73,10 +85,24 @@ class Replicas:
         self.loop_budget = LoopBudget()
         self.elsewhere: Elsewhere | None = None
         self.flusher: Flusher | None = None
+        self.make_checks: Callable[[], TransactionChecks] = no_checks
+        self._checks: TransactionChecks | None = None
         self.offline_observers: list[Callable[[list[Log]], object]] = []
 
     def __iter__(self) -> Iterator[HostedTopic]:
         return iter(self._by_name.values())
+
+    @property
+    def transaction_checks(self) -> "TransactionChecks":
+        """Asks the coordinators of transactions."""
+        if self._checks is None:
+            self._checks = self.make_checks()
+        return self._checks
+
+    def close_checks(self) -> None:
+        """End what waits for coordinators of transactions."""
+        if self._checks is not None:
+            self._checks.close()
 
     def find(self, name: str, topic_id: bytes, *, by_id: bool) -> HostedTopic | KafkaErrorCode:
         """The topic by `topic_id` if `by_id`, else by `name`.

@@ -179,6 +179,7 @@ class BrokerConfig:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = from_row()
     transaction_remove_expired_transaction_cleanup_interval_ms: int = from_row()
     transaction_partition_verification_enable: bool = from_row()
+    request_timeout_ms: int = from_row()
     add_partitions_to_txn_retry_backoff_ms: int = from_row()
     add_partitions_to_txn_retry_backoff_max_ms: int = from_row()
     replica_lag_time_max_ms: int = from_row()

@@ -80,7 +80,8 @@ NETWORK = (
     Key("kafkalite.client.timeout.max.ms", INT, 1_800_000,
         "Upper limit of the timeouts that clients set for a request or a rebalance (max.wait.ms, rebalance timeout), "
         "in ms.", low=1),
-    Key("request.timeout.ms", INT, 30_000, "Timeout of requests that this broker sends, in ms.", low=1, support=IDLE),
+    Key("request.timeout.ms", INT, 30_000,
+        "How long a transactional batch waits for the coordinator of its transaction, in ms.", low=1),
 )  # fmt: skip
 
 LOG = (

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.storage.file cimport iovec
-from kafkalite._speedups.storage.producer_state cimport EndMarker, ProducerState
+from kafkalite._speedups.storage.producer_state cimport EndMarker, ProducerState, Verification
 from kafkalite._speedups.storage.segment_core cimport Queued, SegmentCore
 from kafkalite._speedups.wire.wire cimport BatchHeader
 
@@ -35,7 +35,14 @@ cdef class LogCore:
     cdef int queue_replicated(self, Queued *slot, const BatchHeader *header) except -1
     cdef int64_t next_segment(self, int first) noexcept
     cdef int64_t check_producer(
-        self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
+        self,
+        const uint8_t *p,
+        int64_t size,
+        const BatchHeader *header,
+        EndMarker *marker,
+        bint client,
+        Verification verification,
+        int marker_version,
     ) except? -1000
     cdef Queued *slot(self) except NULL
     cdef int release(self) except -1

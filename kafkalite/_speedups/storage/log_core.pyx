@@ -14,12 +14,19 @@ Sources: LogSegment.java, UnifiedLog.java, LocalLog.java.
 import errno
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from kafkalite._speedups.storage.file cimport FileRegion, iovec
-from kafkalite._speedups.storage.producer_state cimport NEW_BATCH, EndMarker, ProducerState, read_marker
+from kafkalite._speedups.storage.producer_state cimport (
+    NEW_BATCH,
+    UNVERIFIED,
+    EndMarker,
+    ProducerState,
+    Verification,
+    read_marker,
+)
 from kafkalite._speedups.storage.page_cache cimport (
     FOUND,
     ReadAttempt,
@@ -48,6 +55,8 @@ cdef enum:
     QUEUE_FIRST = 16
 cdef int64_t INT32_MAX = 0x7fffffff
 cdef int64_t INT64_MAX = 0x7fffffffffffffff
+
+UNVERIFIED_BATCH = UNVERIFIED  # the result of `LogCore.append`: the coordinator must verify or add the partition before
 
 
 cdef class LogCore:
@@ -135,16 +144,22 @@ cdef class LogCore:
         """Set the leader epoch of the last batch, after a truncation."""
         self.epoch = leader_epoch
 
-    def append(self, batch, validation, int32_t leader_epoch):
+    def append(
+        self, batch, validation, int32_t leader_epoch, Verification verification=None, int marker_version=0
+    ):
         """Queue one validated v2 batch, patching its base offset and leader epoch in place.
 
         Arguments:
             batch: writable buffer of exactly one batch; valid and untouched until `write`.
             validation: result of `records.validate_batch`; None for batches that the broker builds, such as markers.
             leader_epoch: of this broker's leadership.
+            verification: of a transactional batch, once the coordinator has confirmed it (`begin_verification`). A
+                batch that the broker builds is only compared with the verifications where it has one.
+            marker_version: the transaction version of a marker: 2 needs a greater epoch.
 
         Result: the base offset; for a repeated batch of an idempotent producer the first offset it had the first time
-        (nothing is queued then); or -(Kafka error code). After an exception, `abandon` is called.
+        (nothing is queued then); UNVERIFIED_BATCH for a transactional batch of a client whose producer has no open
+        transaction with its epoch; or -(Kafka error code). After an exception, `abandon` is called.
         """
         cdef Queued *slot
         cdef BatchHeader header
@@ -161,7 +176,9 @@ cdef class LogCore:
         p = <uint8_t *> slot.view.buf
         verdict = check_frame(p, slot.view.len, self.segment_bytes, &header)
         if verdict == NEW_BATCH and header.producer_id >= 0:
-            verdict = self.check_producer(p, slot.view.len, &header, &marker, validation is not None)
+            verdict = self.check_producer(
+                p, slot.view.len, &header, &marker, validation is not None, verification, marker_version
+            )
         if verdict != NEW_BATCH:
             self.in_append = False
             PyBuffer_Release(&slot.view)
@@ -264,11 +281,33 @@ cdef class LogCore:
             PyBuffer_Release(&view)
 
     cdef int64_t check_producer(
-        self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
+        self,
+        const uint8_t *p,
+        int64_t size,
+        const BatchHeader *header,
+        EndMarker *marker,
+        bint client,
+        Verification verification,
+        int marker_version,
     ) except? -1000:
         if header.attributes & CONTROL_BIT and read_marker(p, size, header, marker) < 0:
             return -INVALID_RECORD
-        return self.producers.check(header, marker, client)
+        return self.producers.check(header, marker, client, verification, marker_version)
+
+    def begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
+        """Return the `Verification` with which a batch may open a transaction after the coordinator's answer.
+
+        Arguments:
+            producer_id, epoch, sequence: of the batch; a batch of the broker has sequence -1.
+            adds: whether the coordinator adds the partition to the transaction (TV2), else it verifies it.
+
+        Source: UnifiedLog.maybeStartTransactionVerification.
+        """
+        return self.producers.begin_verification(producer_id, epoch, sequence, adds)
+
+    def has_open_transaction(self, int64_t producer_id, int16_t epoch):
+        """Whether a producer has an open transaction with this epoch."""
+        return self.producers.has_open_transaction(producer_id, epoch)
 
     cdef Queued *slot(self) except NULL:
         cdef int capacity

@@ -5,6 +5,7 @@ from kafkalite._speedups.wire.wire cimport BatchHeader
 cdef enum:
     BATCHES_KEPT = 5
     NEW_BATCH = -1               # the result of `check`: in order, to be appended
+    UNVERIFIED = -999            # the result of `check`: the coordinator must verify or add the partition before
     MARKER_BYTES = 256           # more than a control batch of a transaction has: 78 bytes by Kafka
 
 
@@ -43,8 +44,19 @@ cdef class Producer:
     cdef int32_t sequence(self) noexcept nogil
 
 
+cdef class Verification:
+    cdef int16_t epoch
+    cdef int32_t lowest_sequence
+    cdef bint adds
+    cdef int64_t begun_ms         # when `expire` first saw it; -1 = not yet
+
+    cdef int update(self, int16_t epoch, int32_t sequence) noexcept nogil
+    cdef bint rejects(self, Producer entry, int32_t sequence) noexcept
+
+
 cdef class ProducerState:
     cdef readonly dict entries
+    cdef readonly dict verifications   # by producer id
     cdef dict undo
     cdef readonly int64_t duplicates
     cdef dict open                # first offset of each open transaction -> producer id, in the order of offsets
@@ -52,7 +64,12 @@ cdef class ProducerState:
     cdef list ended               # (first, last offset) of transactions whose marker may be at or above the watermark
     cdef list aborted             # (producer id, first, last, last stable offset) since `keep` or `take_aborted`
 
-    cdef int64_t check(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000
+    cdef int64_t check(
+        self, const BatchHeader *header, const EndMarker *marker, bint client, Verification verification, int version
+    ) except? -1000
+    cdef bint is_early(self, Producer entry, const BatchHeader *header) except -1
+    cdef Verification begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
+    cdef bint has_open_transaction(self, int64_t producer_id, int16_t epoch) except -1
     cdef int64_t check_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil
     cdef int note(self, const BatchHeader *header, int64_t base_offset, const EndMarker *marker) except -1
     cdef int expect_first(self, const BatchHeader *header) except -1

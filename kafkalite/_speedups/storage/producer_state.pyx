@@ -11,10 +11,19 @@ batches of each producer, and the open transactions.
    must not be appended before the first one is repeated. Such a producer is in no snapshot.
 5. A transaction begins with the first transactional batch of its producer and ends with a marker. It is unstable until
    the high watermark has passed the marker.
-6. A transactional batch of a client is accepted only in an open transaction; the coordinator is asked before one opens.
-7. A marker of an older coordinator, or of an older epoch of its producer, is rejected.
+6. A transactional batch opens a transaction only after the coordinator has verified or added the partition. The attempt
+   has a `Verification` of its producer; the first transactional batch of the producer and any of its markers remove it.
+   So an answer of the coordinator never opens another transaction than that which it is about. Two attempts between
+   such events share one: whichever is appended first opens the transaction.
+7. While a verification exists, batches of its producer above its lowest sequence are rejected: the batch with that
+   sequence may have failed with a retriable error. With TV2 an unknown producer begins at sequence 0.
+8. A marker of an older coordinator, or of an older epoch of its producer, is rejected. A marker of TV2 needs a greater
+   epoch, or repeats the last marker while no transaction is open (KIP-1228, KAFKA-19999).
 
-Sources: ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java, KIP-98, KIP-890.
+Deviation: a repeated batch is answered before anything is verified. Kafka asks the coordinator first, and fails a batch
+whose response was lost, once its transaction has ended.
+Sources: ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java, VerificationStateEntry.java,
+UnifiedLog.java of Apache Kafka 4.3, KIP-98, KIP-890.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -51,6 +60,7 @@ cdef enum:
     COMMIT = 1
     ENTRY_BYTES = 46             # of a batch of a producer in a snapshot
     COUNT_BYTES = 4
+    TV2 = 2
 cdef int64_t INT32_MAX = 0x7fffffff
 
 
@@ -111,6 +121,23 @@ cdef inline uint8_t *pack_entry(uint8_t *p, Producer producer, SeenBatch batch, 
     store_u32(p + 34, <uint32_t> producer.coordinator_epoch)
     store_u64(p + 38, <uint64_t> first_offset_of_transaction)
     return p + ENTRY_BYTES
+
+
+cdef inline bint has_open(Producer entry, int16_t epoch) noexcept:
+    """Whether a producer has an open transaction with this epoch (UnifiedLog.hasOngoingTransaction)."""
+    return entry is not None and entry.first_offset_of_transaction >= 0 and entry.epoch == epoch
+
+
+cdef int64_t check_marker(
+    Producer entry, const BatchHeader *header, const EndMarker *marker, int version
+) noexcept nogil:
+    """NEW_BATCH where a marker may be appended, else -(Kafka error code); see invariant 8."""
+    cdef bint repeats = header.producer_epoch == entry.epoch and entry.first_offset_of_transaction < 0
+    if header.producer_epoch < entry.epoch or (version >= TV2 and header.producer_epoch == entry.epoch and not repeats):
+        return -INVALID_PRODUCER_EPOCH
+    if marker.coordinator_epoch < entry.coordinator_epoch:
+        return -TRANSACTION_COORDINATOR_FENCED
+    return NEW_BATCH
 
 
 cdef class Producer:
@@ -215,11 +242,38 @@ cdef class Producer:
         ]
 
 
+cdef class Verification:
+    """The attempts of one producer to open a transaction, from the first one to its end; see invariants 6 and 7.
+
+    Arguments:
+        epoch, lowest_sequence: of the batch.
+        adds: whether the coordinator adds the partition (TV2), else it verifies it.
+    """
+
+    def __cinit__(self, int16_t epoch, int32_t lowest_sequence, bint adds):
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        self.adds = adds
+        self.begun_ms = -1
+
+    cdef int update(self, int16_t epoch, int32_t sequence) noexcept nogil:
+        if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
+            self.epoch = epoch
+            self.lowest_sequence = sequence
+        return 0
+
+    cdef bint rejects(self, Producer entry, int32_t sequence) noexcept:
+        if self.adds and sequence != 0 and (entry is None or entry.count == 0):
+            return True
+        return sequence > self.lowest_sequence
+
+
 cdef class ProducerState:
     """All producers of one partition, by producer id, and its transactions."""
 
     def __cinit__(self):
         self.entries = {}
+        self.verifications = {}
         self.undo = {}
         self.open = {}
         self.first_open = -1
@@ -229,37 +283,60 @@ cdef class ProducerState:
     def __len__(self):
         return len(self.entries)
 
-    cdef int64_t check(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000:
-        """NEW_BATCH, the first offset of the batch this one repeats, or -(Kafka error code).
+    cdef int64_t check(
+        self, const BatchHeader *header, const EndMarker *marker, bint client, Verification verification, int version
+    ) except? -1000:
+        """NEW_BATCH, the first offset of the batch this one repeats, UNVERIFIED, or -(Kafka error code).
 
         Arguments:
             marker: the content of a control batch; unused for others.
             client: whether it comes from a client, which may not open a transaction by itself.
+            verification: of this attempt, once the coordinator has confirmed it; else None.
+            version: the transaction version of a control batch.
         """
         cdef Producer entry = self.entries.get(header.producer_id)
         cdef bint transactional = header.attributes & TRANSACTIONAL_BIT
         cdef int64_t found
         if header.attributes & CONTROL_BIT:
-            if entry is None or not marker.ends:
-                return NEW_BATCH
-            if header.producer_epoch < entry.epoch:
-                return -INVALID_PRODUCER_EPOCH
-            if marker.coordinator_epoch < entry.coordinator_epoch:
-                return -TRANSACTION_COORDINATOR_FENCED
-            return NEW_BATCH
-        if entry is None:
-            return -INVALID_TXN_STATE if client and transactional else NEW_BATCH
-        if header.base_sequence >= 0:
+            return NEW_BATCH if entry is None or not marker.ends else check_marker(entry, header, marker, version)
+        if entry is not None and header.base_sequence >= 0:
             found = entry.duplicate(header)
             if found >= 0:
                 self.duplicates += 1
                 return found
-        if client and transactional and entry.first_offset_of_transaction < 0:
-            return -INVALID_TXN_STATE
+        if transactional and (client or verification is not None) and not has_open(entry, header.producer_epoch):
+            if entry is not None and header.producer_epoch < entry.epoch:
+                return -INVALID_PRODUCER_EPOCH           # KAFKA-19690: the client can abort, and continue
+            if verification is None:
+                return UNVERIFIED
+            if self.verifications.get(header.producer_id) is not verification:
+                return -INVALID_TXN_STATE                # a marker has ended the transaction meanwhile
+        if client and self.verifications and self.is_early(entry, header):
+            return -OUT_OF_ORDER_SEQUENCE_NUMBER
+        if entry is None:
+            return NEW_BATCH
         found = self.check_sequence(entry, header)
         if found == NEW_BATCH and entry.first_offset_of_transaction >= 0 and not transactional:
             return -INVALID_TXN_STATE
         return found
+
+    cdef bint is_early(self, Producer entry, const BatchHeader *header) except -1:
+        """Whether a batch before this one has to be appended first; see invariant 7."""
+        cdef Verification found = self.verifications.get(header.producer_id)
+        return found is not None and found.rejects(entry, header.base_sequence)
+
+    cdef Verification begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
+        """The verification of a batch; see invariants 6 and 7."""
+        cdef Verification found = self.verifications.get(producer_id)
+        if found is None:
+            found = self.verifications[producer_id] = Verification.__new__(Verification, epoch, sequence, adds)
+        else:
+            found.update(epoch, sequence)
+        return found
+
+    cdef bint has_open_transaction(self, int64_t producer_id, int16_t epoch) except -1:
+        cdef Producer entry = self.entries.get(producer_id)
+        return has_open(entry, epoch)
 
     cdef int64_t check_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil:
         if header.producer_epoch < entry.epoch:
@@ -286,6 +363,8 @@ cdef class ProducerState:
             entry.begins = header.base_sequence == 0 and not control
             self.entries[header.producer_id] = entry
         entry.note(header, base_offset)
+        if self.verifications and header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
+            self.verifications.pop(header.producer_id, None)
         if control:
             entry.coordinator_epoch = marker.coordinator_epoch
             if entry.first_offset_of_transaction >= 0:
@@ -405,6 +484,7 @@ cdef class ProducerState:
     def clear(self):
         """Remove all producers and transactions."""
         self.entries.clear()
+        self.verifications.clear()
         self.undo.clear()
         self.aborted.clear()
         self.ended.clear()
@@ -442,9 +522,17 @@ cdef class ProducerState:
     def expire(self, int64_t now_ms, int64_t silent_ms):
         """Forget producers that appended nothing for `silent_ms` and have no open transaction; see invariant 3.
 
+        Verifications without an append end then, too.
+
         Arguments: the time of this check on a monotonic clock, from 0 on; both in milliseconds.
         """
         cdef Producer producer
+        cdef Verification verification
+        for producer_id, verification in list(self.verifications.items()):
+            if verification.begun_ms < 0:
+                verification.begun_ms = now_ms
+            elif now_ms - verification.begun_ms >= silent_ms:
+                del self.verifications[producer_id]
         for producer in list(self.entries.values()):
             if producer.appended_ms < 0:
                 producer.appended_ms = now_ms

@@ -9,9 +9,14 @@ clients fail the batch then and restart the sequences of later ones (docs/durabi
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ACKS_ALL
+
+if TYPE_CHECKING:
+    from kafkalite._speedups.storage.producer_state import Verification
+    from kafkalite.records import ValidationResult
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -20,6 +25,52 @@ NOT_APPENDED = KafkaErrorCode.KAFKA_STORAGE_ERROR
 UNCONFIRMED = KafkaErrorCode.REQUEST_TIMED_OUT  # as DelayedProduce: the log may have the batch
 WRITTEN = memoryview(b"")
 BROKEN = "internal error, see the log of the broker"
+
+
+class TransactionOfAppend(NamedTuple):
+    """The transaction to which the batches of a request belong.
+
+    Arguments:
+        transactional_id: of the request.
+        adds: whether the coordinator adds the partition to the transaction (TV2), else it verifies it.
+        abortable: whether the client knows TRANSACTION_ABORTABLE.
+    """
+
+    transactional_id: str
+    adds: bool
+    abortable: bool
+
+
+class WaitingBatch:
+    """A transactional batch that waits, or has waited, for the transaction coordinator (`verification`).
+
+    Arguments:
+        transaction: of the request.
+        validation: the result of the validation of the batch.
+        producer_id, epoch, sequence: of the batch.
+
+    Attributes:
+        verification: with which the batch opens the transaction, once its check has begun.
+        error: the coordinator's error code, 0 before its answer.
+    """
+
+    __slots__ = ("epoch", "error", "producer_id", "sequence", "transaction", "validation", "verification")
+
+    def __init__(
+        self,
+        transaction: TransactionOfAppend,
+        validation: "ValidationResult",
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+    ) -> None:
+        self.transaction = transaction
+        self.validation = validation
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.sequence = sequence
+        self.verification: Verification | None = None
+        self.error = 0
 
 
 class Append:
@@ -33,7 +84,7 @@ class Append:
 
     Attributes:
         zstd_allowed: whether the version of the request allows zstd.
-        transactional: whether the request has a transactional id.
+        transaction: that of the request; None: it has no transactional id.
         error, message: the Kafka error code (0: appended) and its explanation.
         record_errors: (index in the batch, text) of each invalid record.
         base_offset, log_start_offset: -1 if nothing was appended.
@@ -51,7 +102,7 @@ class Append:
         "record_errors",
         "required_acks",
         "timeout_ms",
-        "transactional",
+        "transaction",
         "zstd_allowed",
     )
 
@@ -71,7 +122,7 @@ class Append:
         self.log_append_time_ms = NO_TIMESTAMP
         self.log_start_offset = NO_OFFSET
         self.zstd_allowed = True
-        self.transactional = False
+        self.transaction: TransactionOfAppend | WaitingBatch | None = None
 
     def keep(self) -> None:
         """Copy the batch, because it is needed after the loop iteration that received it."""
@@ -117,10 +168,20 @@ class OwnAppend(Append):
     Arguments:
         batch: one whole batch, writable; kept until it is written.
         done: as for Append.
+        verification: of a transactional batch, from `Log.begin_verification`; None: the batch may open a transaction.
+        marker_version: the transaction version of a marker: 2 needs a greater epoch than that of the batches.
     """
 
-    __slots__ = ()
+    __slots__ = ("marker_version", "verification")
     own = True
 
-    def __init__(self, batch: bytearray, done: Callable[[Append], None]) -> None:
+    def __init__(
+        self,
+        batch: bytearray,
+        done: Callable[[Append], None],
+        verification: "Verification | None" = None,
+        marker_version: int = 0,
+    ) -> None:
         super().__init__(memoryview(batch), ACKS_ALL, done)
+        self.verification = verification
+        self.marker_version = marker_version

@@ -10,7 +10,9 @@
    The role may change at any time. Appends that are held, queued or in a job are finished with the error then, also if
    the partition is led again before a job ends; the log may have the batches of those held.
 5. Appends that a flush or other replicas must confirm are held by `leader.Leader`. Appends with acks=0 do not wait.
-6. After an unexpected exception every append is finished, by what is known of the log: NOT_APPENDED where its batch was
+6. A transactional batch whose producer has no open transaction here waits for the coordinator (`verification`). Batches
+   of other producers are appended meanwhile.
+7. After an unexpected exception every append is finished, by what is known of the log: NOT_APPENDED where its batch was
    never queued or was taken back, UNCONFIRMED behind its write. The queue continues, and the exception is reported to
    the host. An exception of a callback is raised after the others.
 """
@@ -18,12 +20,12 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Offload, Outcome
 from kafkalite.cluster.metadata.image import NO_LEADER, PartitionImage
-from kafkalite.cluster.partition.append import Append, OwnAppend
+from kafkalite.cluster.partition.append import Append, OwnAppend, WaitingBatch
 from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.leader import Leader, LeaderHost, finish_unconfirmed
@@ -36,6 +38,10 @@ from kafkalite.records import BatchError, ValidationResult
 from kafkalite.records.batch_header import HEADER_SIZE
 from kafkalite.storage.log.log import Log
 
+if TYPE_CHECKING:  # imported with the first transactional batch
+    from kafkalite._speedups.storage.producer_state import Verification
+    from kafkalite.cluster.partition.verification import TransactionChecks, WaitingBatches
+
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, the received bytes leave the CPU cache before they are written (measured)
 BASE_SEQUENCE = slice(53, 57)  # of a batch
 FIRST = bytes(4)  # base sequence 0: the first batch of its producer
@@ -47,6 +53,10 @@ class PartitionHost(LeaderHost, Protocol):
 
     offload: Offload
     loop_budget: LoopBudget  # shared by all partitions
+
+    @property
+    def transaction_checks(self) -> "TransactionChecks":
+        """Asks the coordinators of transactions."""
 
     def mark_dirty(self, partition: "Partition") -> None:
         """Call `partition.write()` at the end of the loop iteration."""
@@ -63,7 +73,7 @@ class Partition(PartitionState):
         host: the broker.
     """
 
-    __slots__ = ("_host",)
+    __slots__ = ("_host", "_waiting")
 
     def __init__(
         self,
@@ -78,6 +88,7 @@ class Partition(PartitionState):
     ) -> None:
         super().__init__(topic, topic_id, index, config, leader_epoch, isr, replicas)
         self._host = host
+        self._waiting: WaitingBatches | None = None  # until the first batch waits for the transaction coordinator
         self.role = Leader(self, host)
 
     # Appending.
@@ -138,20 +149,56 @@ class Partition(PartitionState):
             else:
                 self._append_validated(append, validation)
 
-    def _append_validated(self, append: Append, validation: ValidationResult | BatchError | None) -> None:
+    def _append_validated(
+        self,
+        append: Append,
+        validation: ValidationResult | BatchError | None,
+        verification: "Verification | None" = None,
+    ) -> None:
         log = self.log
         assert log is not None
         try:
-            if append_to_log(append, validation, log, self.leader_epoch):
+            appended = append_to_log(append, validation, log, self.leader_epoch, verification)
+            if appended:
                 if not self._unwritten:
                     self._host.mark_dirty(self)
                 self._unwritten.append(append)
                 if log.pending_bytes > WRITE_EARLY_BYTES:
                     self.write()
+            elif appended is None and isinstance(validation, ValidationResult):
+                self._verify(append, validation)
         except Exception:
             if not append.finished:
                 self._take_back(append, log)
             raise
+
+    def _verify(self, append: Append, validation: ValidationResult) -> None:
+        """Let a transactional batch wait for the coordinator, because its producer has no open transaction here."""
+        if self._waiting is None:
+            from kafkalite.cluster.partition.verification import WaitingBatches
+
+            self._waiting = WaitingBatches(self, self._host.transaction_checks)
+        self._waiting.add(append, validation)
+
+    @property
+    def is_in_job(self) -> bool:
+        """Whether a job works on an append or on the log, or the appends are paused."""
+        return self._in_job
+
+    def append_waiting(self, append: Append) -> None:
+        """Continue an append that has waited for the coordinator: behind those in the queue while a job is running."""
+        if self._in_job:
+            self._queue.append(append)
+        else:
+            self._append_queued(append)
+
+    def _append_checked(self, append: Append, waiting: WaitingBatch) -> None:
+        if self.error:
+            append.reject(self.error)
+        elif append.required_acks == ACKS_ALL and len(self.isr) < self.replicas_min:
+            append.reject(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
+        else:
+            self._append_validated(append, waiting.validation, waiting.verification)
 
     def _take_back(self, append: Append, log: Log) -> None:
         """Undo the append of a batch after an exception. If the log has queued it, all queued batches are undone."""
@@ -336,12 +383,22 @@ class Partition(PartitionState):
         if self._paused is not None:
             self._begin_pause(self._paused)
             return
-        call_all(partial(call_each, self._append_queued, self._queued()), self.write, self._host.flusher.begin)
+        steps: list[Callable[[], object]] = [partial(call_each, self._append_queued, self._queued())]
+        steps += [self.write, self._write_checks, self._host.flusher.begin]
+        if self._waiting is not None:
+            steps.insert(0, self._waiting.job_ended)
+        call_all(*steps)
+
+    def _write_checks(self) -> None:
+        if self._waiting is not None:
+            self._waiting.write_pending()
 
     def _append_queued(self, append: Append) -> None:
         try:
             if append.own:
                 self._append_own(append)
+            elif isinstance(append.transaction, WaitingBatch):
+                self._append_checked(append, append.transaction)
             else:
                 self._validate_and_append(append)
         except Exception as error:
@@ -482,6 +539,8 @@ class Partition(PartitionState):
     def _end_role(self, leader: Leader, error: int) -> None:
         """Reject the appends of a leader; a job still works on the first queued one, which is rejected at its end."""
         steps: list[Callable[[], object]] = [partial(leader.end, error)]
+        if self._waiting is not None:
+            steps.append(partial(self._waiting.reject, error))
         if self._unwritten:  # a callback has appended
             steps.append(self.abandon_unwritten)
         if self._queue:

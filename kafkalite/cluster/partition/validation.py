@@ -4,13 +4,19 @@
 log.
 """
 
+from typing import TYPE_CHECKING
+
 from kafkalite import records
-from kafkalite.cluster.partition.append import Append
+from kafkalite._speedups.storage.log_core import UNVERIFIED_BATCH
+from kafkalite.cluster.partition.append import Append, OwnAppend
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import BatchError, ValidationResult
 from kafkalite.records.batch_header import ATTRIBUTES_AT, CODEC_MASK, TRANSACTIONAL_BIT
 from kafkalite.storage.log.log import Log
+
+if TYPE_CHECKING:
+    from kafkalite._speedups.storage.producer_state import Verification
 
 CODEC_AT = ATTRIBUTES_AT + 1  # the low byte of the attributes
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -164,31 +170,44 @@ def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
 
 
 def append_to_log(
-    append: Append, validation: ValidationResult | BatchError | None, log: Log, leader_epoch: int
-) -> bool:
-    """Append a validated batch to the log, or reject it. Returns whether it was appended.
+    append: Append,
+    validation: ValidationResult | BatchError | None,
+    log: Log,
+    leader_epoch: int,
+    verification: "Verification | None" = None,
+) -> bool | None:
+    """Append a validated batch to the log, or reject it.
+
+    Returns whether it was appended; None: it is neither appended nor rejected, because the coordinator must verify or
+    add the partition first.
 
     A batch that its producer has sent before is not appended again; its first offset is the result (KIP-98).
 
     Arguments:
         append: with the batch.
-        validation: the result of `validate_now`; None for a batch that the broker created.
+        validation: the result of `validate_now`; None for an `OwnAppend`.
         log: of the partition.
         leader_epoch: of this broker's leadership.
+        verification: of a transactional batch of a client, once the coordinator has confirmed it.
     """
     if isinstance(validation, BatchError):
         append.reject(validation.code, str(validation))
         return False
-    if validation is not None:
+    if validation is None:
+        assert isinstance(append, OwnAppend), "batches of clients are validated"
+        base_offset = log.append(append.batch, None, leader_epoch, append.verification, append.marker_version)
+    else:
         if validation.error:
             append.record_errors = validation.record_errors
             append.reject(validation.error, validation.message)
             return False
-        if validation.attributes & TRANSACTIONAL_BIT and not append.transactional:
+        if validation.attributes & TRANSACTIONAL_BIT and append.transaction is None:
             append.reject(KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return False
-    base_offset = log.append(append.batch, validation, leader_epoch)
+        base_offset = log.append(append.batch, validation, leader_epoch, verification)
     if base_offset < 0:
+        if base_offset == UNVERIFIED_BATCH:
+            return None
         append.reject(-base_offset)
         return False
     append.base_offset = base_offset

@@ -4,11 +4,10 @@ Version notes: v3 record batches v2 only; v5 log start offset; v7 zstd; v8 recor
 v13 topics by id.
 
 - acks=0 gets no response. An error closes the connection, as nothing else can report it. v0-2 close it, too.
-- A transactional batch without a transactional id is rejected (TRANSACTIONAL_ID_AUTHORIZATION_FAILED). A transactional
-  batch whose producer has no open transaction in the partition is rejected, too (INVALID_TXN_STATE): a transaction is
-  opened after verification with the transaction coordinator (KIP-890), which does not exist yet. So every transactional
-  batch of a client is rejected.
-
+- A transactional batch without a transactional id is rejected (TRANSACTIONAL_ID_AUTHORIZATION_FAILED). The first one of
+  a transaction in a partition waits for the transaction coordinator (KIP-890): up to v11 it verifies that the partition
+  is in the transaction, from v12 on it adds it. TRANSACTION_ABORTABLE is INVALID_TXN_STATE up to v10.
+- Transactional batches of several producers, or epochs, in one request fail with INVALID_PRODUCER_ID_MAPPING.
 - A response has only codes of `PARTITION_ERRORS`, so that a client knows whether to repeat a batch. Any other one, as
   an exception outside of the appends, closes the connection: clients repeat the request with the same sequences.
   UNKNOWN_SERVER_ERROR would let idempotent clients append batches twice (KAFKA-14034).
@@ -17,17 +16,21 @@ Deviation: the first of these two errors is per partition, not per request.
 Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 """
 
-from kafkalite.cluster.partition.append import Append
+from kafkalite.cluster.partition.append import Append, TransactionOfAppend
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkalite.records.batch_header import ATTRIBUTES_AT, HEADER_SIZE, TRANSACTIONAL_BIT
 from kafkalite.server.requests.call import PartitionCall
 from kafkalite.server.requests.leader_hints import LeaderHints
 
 TOPIC_ID_SINCE = 13
 ZSTD_SINCE = 7
 LEADERS_SINCE = 10
+ABORTABLE_SINCE = 11
+ADDS_SINCE = 12
+PRODUCER = slice(43, 53)  # producer id and epoch of a batch
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 NOTHING = memoryview(b"")
 ACKS = (0, 1, -1)
@@ -48,7 +51,10 @@ PARTITION_ERRORS = frozenset(
         KafkaErrorCode.INVALID_TIMESTAMP,
         KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         KafkaErrorCode.INVALID_PRODUCER_EPOCH,
+        KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING,
         KafkaErrorCode.INVALID_TXN_STATE,
+        KafkaErrorCode.CONCURRENT_TRANSACTIONS,
+        KafkaErrorCode.TRANSACTION_ABORTABLE,
         KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         KafkaErrorCode.KAFKA_STORAGE_ERROR,
         KafkaErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -160,7 +166,10 @@ def produce(call: PartitionCall, request: ProduceRequest) -> None:
     answer = PendingProduce(call, request)
     refusal = request_error(request)
     replicas, by_id, zstd_allowed = call.context.replicas, call.version >= TOPIC_ID_SINCE, call.version >= ZSTD_SINCE
-    transactional = request.transactional_id is not None
+    transaction = None
+    if request.transactional_id is not None:
+        adds, abortable = call.version >= ADDS_SINCE, call.version >= ABORTABLE_SINCE
+        transaction = TransactionOfAppend(request.transactional_id, adds, abortable)
     for topic in request.topic_data:
         for data in topic.partition_data:
             append = answer.expect(data.records)
@@ -172,8 +181,8 @@ def produce(call: PartitionCall, request: ProduceRequest) -> None:
             else:
                 if not zstd_allowed:
                     append.zstd_allowed = False
-                if transactional:
-                    append.transactional = True
+                if transaction is not None:
+                    append.transaction = transaction
                 partition.append(append)
     answer.finished()
 
@@ -182,4 +191,19 @@ def request_error(request: ProduceRequest) -> KafkaErrorCode:
     """Return the error that holds for every partition of the request, or NONE."""
     if request.acks not in ACKS:
         return KafkaErrorCode.INVALID_REQUIRED_ACKS
+    if request.transactional_id is not None and len(producers_of(request)) > 1:
+        return KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING
     return KafkaErrorCode.NONE
+
+
+def producers_of(request: ProduceRequest) -> set[bytes]:
+    """Return id and epoch of the producer of each transactional batch."""
+    batches = [data.records for topic in request.topic_data for data in topic.partition_data]
+    if len(batches) == 1:
+        return set()
+    transactional = (
+        batch
+        for batch in batches
+        if batch is not None and len(batch) >= HEADER_SIZE and batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
+    )
+    return {bytes(batch[PRODUCER]) for batch in transactional}

@@ -108,7 +108,8 @@ class MarkerWriter:
         elif found.error:
             put(found.error)
         elif topic != OFFSETS.name:
-            found.append_internal(OwnAppend(bytearray(batch), partial(put_error, put)))
+            append = OwnAppend(bytearray(batch), partial(put_error, put), marker_version=marker.version)
+            found.append_internal(append)
         else:
             self._host.groups.end_transaction(index, marker, Completion(put, partial(put_coordinator_error, put)))
 

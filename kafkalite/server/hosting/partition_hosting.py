@@ -25,8 +25,9 @@ from kafkalite.state.topic_names import is_internal
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 
-if TYPE_CHECKING:  # only in a cluster
+if TYPE_CHECKING:  # only in a cluster, and with transactions
     from kafkalite.cluster.isr.isr_requests import IsrRequests
+    from kafkalite.cluster.partition.verification import TransactionChecks
 
 LOGGER = logging.getLogger("kafkalite.server")
 
@@ -79,6 +80,11 @@ class PartitionHosting:
     def replica_lag_max_ms(self) -> int:
         """How long a follower may lag (`replica.lag.time.max.ms`)."""
         return self._config.replica_lag_time_max_ms
+
+    @property
+    def transaction_checks(self) -> "TransactionChecks":
+        """Asks the coordinators of transactions."""
+        return self._replicas.transaction_checks
 
     def is_live(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether the registration of a broker with this epoch is the present one. No other broker has replicas."""

@@ -17,7 +17,7 @@ from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.changes import Refusal, attempt, refusal_of
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written, broker_node, group_node
-from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, FinalizedFeatures
+from kafkalite.cluster.metadata.image import NO_LEADER, ClusterImage, ClusterTables, FinalizedFeatures
 from kafkalite.cluster.metadata.store import MetadataStore
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.producer_ids import ProducerIds
@@ -45,6 +45,7 @@ from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
 if TYPE_CHECKING:
     from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.cluster.partition.verification import TransactionChecks
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
@@ -138,6 +139,7 @@ class RunningBroker(ABC):
         self.closing = ExitStack()
         self._stopping = False
         self._coordinators = CoordinatorTable(self._create_coordinator)
+        self.replicas.make_checks = self._create_checks
         self.metrics.gauge(
             "kafkalite_duplicate_batches",
             "Repeated batches of idempotent producers that were answered with their first offset.",
@@ -305,12 +307,26 @@ class RunningBroker(ABC):
 
         LateTransactions(self.replicas, self.clock, lambda: self.config.transaction_max_timeout_ms).start(self.metrics)
 
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Return the broker that coordinates a transactional id, NO_LEADER if none is known."""
+        topic = self.image.topics.get(TRANSACTION_STATE.name)
+        if topic is None:
+            return NO_LEADER
+        state = topic.partition(self.coordinator_of(topic.name).partition_for(transactional_id))
+        return NO_LEADER if state is None else state.leader
+
+    def _create_checks(self) -> "TransactionChecks":
+        from kafkalite.server.hosting.transaction_checks import TransactionChecks
+
+        return TransactionChecks(self)
+
     def _create_coordinator(self, topic: str) -> Coordinator:
         return COORDINATORS[topic](self)
 
     def _close_coordinators(self) -> None:
         """Complete all delayed requests of coordinators, and create none that serves any more."""
         self._stopping = True
+        self.replicas.close_checks()
         self._coordinators.close()
 
     # Dynamic configs.

@@ -12,6 +12,7 @@ from kafkalite.clock import Clock, Offload
 from kafkalite.cluster.fetchers.replica_fetchers import ReplicaFetchers
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.verification import TransactionChecks
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
@@ -81,6 +82,10 @@ class FollowerRig:
 
     def report(self, site: object, error: BaseException) -> None:
         self.raised.append((site, error))
+
+    @property
+    def transaction_checks(self) -> TransactionChecks:
+        raise AssertionError("no batch waits for a coordinator")
 
     def is_live(self, _broker_id: int, _broker_epoch: int) -> bool:
         return True

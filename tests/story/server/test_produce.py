@@ -332,10 +332,10 @@ def transactional(*values: bytes) -> bytes:
     return builder.build(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
 
 
-async def test_transactional_batch_without_open_transaction_is_rejected(client: Client) -> None:
+async def test_transactional_batch_of_an_unknown_transaction_is_rejected(client: Client) -> None:
     await client.create("t")
     for transactional_id, code in (
-        ("me", KafkaErrorCode.INVALID_TXN_STATE),
+        ("me", KafkaErrorCode.NOT_ENOUGH_REPLICAS),
         (None, KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ):
         request = produce_request("t", (0, transactional(b"x")), transactional_id=transactional_id)

@@ -13,6 +13,7 @@ from kafkalite.cluster.isr.isr_requests import IsrRequests
 from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
 from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.verification import TransactionChecks
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -65,6 +66,10 @@ class Rig:
 
     replica_lag_max_ms = 30_000
     isr_requests: IsrRequests | None = None
+
+    @property
+    def transaction_checks(self) -> TransactionChecks:
+        return self.replicas.transaction_checks
 
     def is_live(self, broker_id: int, broker_epoch: int) -> bool:
         return broker_id in self.live

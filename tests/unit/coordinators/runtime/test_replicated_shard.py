@@ -11,6 +11,7 @@ import pytest
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.verification import TransactionChecks
 from kafkalite.coordinators.group.service import GroupService
 from kafkalite.coordinators.runtime.loader import CoordinatorLoader
 from kafkalite.coordinators.runtime.partition_writer import PartitionWriter
@@ -36,6 +37,10 @@ class ReplicatedRig(Rig[GroupMachine]):
         self.runtime.partitions_changed(1)
         self.partition.resign()
         self.epoch = 0
+
+    @property
+    def transaction_checks(self) -> TransactionChecks:
+        raise AssertionError("no batch waits for a coordinator")
 
     def is_live(self, _broker_id: int, _broker_epoch: int) -> bool:
         return True

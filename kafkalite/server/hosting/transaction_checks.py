@@ -1,0 +1,330 @@
+"""Asks the coordinators of transactions whether a partition is in a transaction, or lets them add it (KIP-890).
+
+1. Each check ends once, with 0 or the coordinator's error code; at the latest with NETWORK_EXCEPTION after
+   `request.timeout.ms`.
+2. On the coordinator's broker a check is a function call. A transaction has one call in progress; its checks that
+   arrive meanwhile are one call after it, so that a request with many partitions appends few records.
+3. Another broker has one AddPartitionsToTxn request in flight; the checks that arrive meanwhile are the next request. A
+   transactional id occurs once in a request, as the response names it.
+4. While the previous transaction is being completed, a check that adds (TV2) is repeated: after 1 ms at first, then
+   after up to `add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in total.
+5. What answers outside a loop iteration is written at once.
+
+Source: AddPartitionsToTxnManager.java, ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviations: there a
+second check of a transactional id, in the same request, fails the first one with NETWORK_EXCEPTION; TxnOffsetCommit is
+not repeated.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from kafkalite.callbacks import Completion, call_each
+from kafkalite.clock import Clock
+from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
+from kafkalite.cluster.metadata.image import NO_LEADER
+from kafkalite.cluster.partition.held_appends import Deadline
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kafkalite.state.transactions.requests import AddPartitions, VerifyPartitions
+from kafkalite.state.transactions.states import TransactionVersion
+
+FIRST_PAUSE_MS = 1
+Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+Topic = Transaction.AddPartitionsToTxnTopic
+Errors = dict[TopicPartition, int]
+
+
+class Coordinator(Protocol):
+    """The transactions that this broker coordinates (`coordinators.transaction.service.TransactionService`)."""
+
+    def add_partitions(self, request: AddPartitions, completion: Completion[int]) -> None:
+        """Add partitions; the result is an error code."""
+
+    def verify_partitions(self, request: VerifyPartitions, completion: Completion[Errors]) -> None:
+        """Whether partitions are in the open transaction; the result is an error code per partition."""
+
+
+class ChecksHost(Protocol):
+    """The broker, as the checks use it."""
+
+    broker_id: int
+    clock: Clock
+    config: BrokerConfig
+    peers: BrokerPeers | None  # None: the broker is alone
+    replicas: Replicas
+
+    @property
+    def transactions(self) -> Coordinator: ...
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Return the broker that coordinates a transactional id, NO_LEADER if none is known."""
+
+
+class TransactionKey(NamedTuple):
+    """What a coordinator is asked about; the partitions of several checks with one key are one question.
+
+    Arguments:
+        transactional_id, producer_id, epoch: of the producer.
+        add: whether the partitions are added.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    add: bool
+
+
+class Check:
+    """One check.
+
+    Arguments:
+        key: of its transaction.
+        partition: to verify or to add.
+        then: called with the result.
+        begun: the time of its begin, in seconds of the monotonic clock.
+
+    Attributes:
+        pause_ms: before the next repetition.
+    """
+
+    __slots__ = ("_then", "begun", "key", "partition", "pause_ms")
+
+    def __init__(
+        self, key: TransactionKey, partition: TopicPartition, then: Callable[[int], None], begun: float
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.begun = begun
+        self.pause_ms = FIRST_PAUSE_MS
+        self._then: Callable[[int], None] | None = then
+
+    @property
+    def ended(self) -> bool:
+        """Whether the result was reported."""
+        return self._then is None
+
+    def end(self, error: int) -> None:
+        """Report a Kafka error code or 0; a second end has no effect."""
+        then, self._then = self._then, None
+        if then is not None:
+            then(error)
+
+
+class TransactionChecks:
+    """The checks of a broker (`cluster.partition.verification.TransactionChecks`).
+
+    Arguments:
+        host: the broker.
+
+    Attributes:
+        failures: number of checks that ended with an error.
+    """
+
+    def __init__(self, host: ChecksHost) -> None:
+        self._host = host
+        self._open: deque[Check] = deque()  # in the order of their deadlines, with ended ones
+        self._deadline = Deadline(host.clock, self._expire)
+        self._local: dict[TransactionKey, list[Check]] = {}  # with a call in progress: the checks after it
+        self._remote: dict[int, list[Check]] = {}  # by broker with a request in flight: the checks after it
+        self._closed = False
+        self.failures = 0
+
+    @property
+    def verifies(self) -> bool:
+        """Whether partitions of TV1 producers are verified (`transaction.partition.verification.enable`)."""
+        return self._host.config.transaction_partition_verification_enable
+
+    def check(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partition: TopicPartition,
+        *,
+        add: bool,
+        then: Callable[[int], None],
+    ) -> None:
+        """Verify that a partition is in an open transaction, or add it.
+
+        Arguments:
+            transactional_id, producer_id, epoch: of the producer.
+            partition: of the batch.
+            add: whether the partition is added.
+            then: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
+                `request.timeout.ms`.
+        """
+        key = TransactionKey(transactional_id, producer_id, epoch, add)
+        check = Check(key, TopicPartition(*partition), then, self._host.clock.monotonic())
+        while self._open and self._open[0].ended:
+            self._open.popleft()
+        self._open.append(check)
+        self._deadline.lower(self._deadline_of(check))
+        self._begin(check)
+
+    def close(self) -> None:
+        """End all checks with COORDINATOR_NOT_AVAILABLE, and later ones at once."""
+        self._closed = True
+        self._deadline.cancel()
+        checks, self._open = self._open, deque()
+        end_each(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, checks)
+
+    def _begin(self, check: Check) -> None:
+        leader = NO_LEADER if self._closed else self._host.transaction_coordinator(check.key.transactional_id)
+        if leader == self._host.broker_id:
+            self._ask_here(check)
+        elif leader == NO_LEADER or self._host.peers is None:
+            self._end(check, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif leader in self._remote:
+            self._remote[leader].append(check)
+        else:
+            self._send(leader, [check])
+
+    # The end of a check.
+
+    def _end(self, check: Check, error: int) -> None:
+        if error == KafkaErrorCode.CONCURRENT_TRANSACTIONS and check.key.add and self._repeat(check):
+            return
+        self.failures += bool(error) and not check.ended
+        check.end(error)
+
+    def _repeat(self, check: Check) -> bool:
+        """Repeat a check later; returns whether there is time for it."""
+        config, now = self._host.config, self._host.clock.monotonic()
+        pause_ms = min(check.pause_ms, config.add_partitions_to_txn_retry_backoff_ms)
+        limit_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
+        if self._closed or check.ended or now + pause_ms / 1000 > check.begun + limit_ms / 1000:
+            return False
+        check.pause_ms *= 2
+        self._host.clock.call_at(now + pause_ms / 1000, self._begin_again, check)
+        return True
+
+    def _begin_again(self, check: Check) -> None:
+        if not check.ended:
+            self._writing(partial(self._begin, check))
+
+    def _writing(self, step: Callable[[], object]) -> None:
+        """Do a step outside a loop iteration, and write what it appends."""
+        try:
+            step()
+        finally:
+            self.write_pending()
+
+    def write_pending(self) -> None:
+        """Write what was appended outside a loop iteration."""
+        if not self._host.replicas.is_writing:
+            self._host.replicas.write_pending()
+
+    def _deadline_of(self, check: Check) -> float:
+        limit_s: float = self._host.config.request_timeout_ms / 1000
+        return check.begun + limit_s
+
+    def _expire(self, now: float) -> None:
+        expired = []
+        while self._open and (self._open[0].ended or self._deadline_of(self._open[0]) <= now):
+            expired.append(self._open.popleft())
+        if self._open:
+            self._deadline.lower(self._deadline_of(self._open[0]))
+        self.failures += sum(not check.ended for check in expired)
+        self._writing(partial(end_each, KafkaErrorCode.NETWORK_EXCEPTION, expired))
+
+    # Transactions that this broker coordinates.
+
+    def _ask_here(self, check: Check) -> None:
+        following = self._local.get(check.key)
+        if following is None:
+            self._call(check.key, [check])
+        else:
+            following.append(check)
+
+    def _call(self, key: TransactionKey, checks: list[Check]) -> None:
+        self._local[key] = []
+        partitions = frozenset(check.partition for check in checks)
+        ended = partial(self._answered_here, key, checks)
+        try:
+            if key.add:
+                added = AddPartitions(*key[:3], partitions, TransactionVersion.TV2)
+                self._host.transactions.add_partitions(added, Completion(ended, ended))
+            else:
+                verified = VerifyPartitions(*key[:3], partitions)
+                answer = partial(self._verified_here, key, checks)
+                self._host.transactions.verify_partitions(verified, Completion(answer, ended))
+        except Exception as error:
+            self._host.replicas.report(self._call, error)
+            if key in self._local:
+                self._answered_here(key, checks, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _answered_here(self, key: TransactionKey, checks: list[Check], error: int) -> None:
+        self._verified_here(key, checks, {check.partition: error for check in checks})
+
+    def _verified_here(self, key: TransactionKey, checks: list[Check], errors: Errors) -> None:
+        following = [check for check in self._local.pop(key, ()) if not check.ended]
+        try:
+            call_each(lambda check: self._end(check, errors[check.partition]), checks)
+        finally:
+            if key in self._local:
+                self._local[key] += following
+            elif following:
+                self._call(key, following)
+
+    # Transactions that other brokers coordinate.
+
+    def _send(self, broker_id: int, checks: list[Check]) -> None:
+        """Send a request with one question per transactional id; the others follow with the next one."""
+        following, asked = list[Check](), dict[str, list[Check]]()
+        for check in checks:
+            same = asked.setdefault(check.key.transactional_id, [])
+            (same if not same or same[0].key == check.key else following).append(check)
+        self._remote[broker_id] = following
+        request = AddPartitionsToTxnRequest(
+            transactions=[question(each) for each in asked.values()], v3_and_below_topics=[]
+        )
+        assert self._host.peers is not None, "a broker that is alone coordinates every transaction"
+        sent = [check for each in asked.values() for check in each]
+        self._host.peers.call(broker_id, request, partial(self._answered, broker_id, sent))
+
+    def _answered(self, broker_id: int, checks: list[Check], result: CallResult) -> None:
+        following = [check for check in self._remote.pop(broker_id) if not check.ended]
+        if following and not self._closed:
+            self._send(broker_id, following)
+        errors = {} if result.error else errors_of(result.response)
+        missing = result.error or (result.response.error_code or KafkaErrorCode.NETWORK_EXCEPTION)
+
+        def end(check: Check) -> None:
+            self._end(check, errors.get((check.key.transactional_id, check.partition), missing))
+
+        self._writing(partial(call_each, end, checks))
+
+
+def question(checks: list[Check]) -> Transaction:
+    """Return the part of a request for checks with one key."""
+    indexes: dict[str, set[int]] = {}
+    for check in checks:
+        indexes.setdefault(check.partition.topic, set()).add(check.partition.partition)
+    key = checks[0].key
+    return Transaction(
+        transactional_id=key.transactional_id,
+        producer_id=key.producer_id,
+        producer_epoch=key.epoch,
+        verify_only=not key.add,
+        topics=[Topic(name=name, partitions=sorted(found)) for name, found in indexes.items()],
+    )
+
+
+def errors_of(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartition], int]:
+    """Return the error code of each partition of each transactional id."""
+    return {
+        (each.transactional_id, TopicPartition(topic.name, found.partition_index)): found.partition_error_code
+        for each in response.results_by_transaction
+        for topic in each.topic_results
+        for found in topic.results_by_partition
+    }
+
+
+def end_each(error: int, checks: Iterable[Check]) -> None:
+    """End checks with an error code."""
+    call_each(lambda check: check.end(error), checks)
