@@ -80,31 +80,6 @@ class TransactionChecks(Protocol):
         """End all checks, and later ones at once."""
 
 
-class NoCoordinators:
-    """Checks without coordinators."""
-
-    verifies = True
-
-    def check(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partition: TopicPartition,
-        *,
-        add: bool,
-        then: Callable[[int], None],
-    ) -> None:
-        """End a check with COORDINATOR_NOT_AVAILABLE."""
-        then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def write_pending(self) -> None:
-        """Do nothing: no coordinator appends."""
-
-    def close(self) -> None:
-        """Do nothing: each check has ended."""
-
-
 class VerifyingPartition(Protocol):
     """The partition, as its waiting batches use it."""
 
