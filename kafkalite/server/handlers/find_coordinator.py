@@ -8,17 +8,20 @@ COORDINATOR_NOT_AVAILABLE.
 """
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from kafkalite.cluster.topics.internal_topics import OFFSETS, TRANSACTION_STATE
 from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.model import Node
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kafkalite.server.requests.call import CoordinatorCall
+from kafkalite.server.requests.call import OBJECTS_MAX, CoordinatorCall
+from kafkalite.server.requests.preload import has_transaction_coordinator, import_transaction_coordinator
 
 SEVERAL_KEYS_SINCE = 4
 TOPICS = {0: OFFSETS.name, 1: TRANSACTION_STATE.name}  # by the type of the key: a group, a transactional id
 NO_NODE = -1
+IN_STEPS = OBJECTS_MAX + 1
 NOT_SERVED = "Keys of type {} are not served: groups (0) and transactional ids (1) are."
 NO_TOPIC = "The topic {} cannot be created: {}."
 
@@ -39,6 +42,15 @@ def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> 
         reason = reason_of(error) or "the coordinator is shutting down"
         answer(call, request, error, NO_TOPIC.format(topic, reason) if error else None)
 
+    if topic == TRANSACTION_STATE.name and not has_transaction_coordinator():
+        then = partial(create_topic, call, topic, ready)
+        call.in_slices(import_transaction_coordinator(), IN_STEPS, then)
+    else:
+        create_topic(call, topic, ready)
+
+
+def create_topic(call: CoordinatorCall, topic: str, ready: Callable[[int], None], _imported: None = None) -> None:
+    """Have the coordinator create its internal topic; `ready` receives the error code."""
     call.context.coordinator_of(topic).ensure_topic(call.guard(ready))
 
 
