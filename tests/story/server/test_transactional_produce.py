@@ -12,7 +12,7 @@ from kafkalite.protocol.messages.describe_producers import DescribeProducersRequ
 from kafkalite.protocol.messages.end_txn import EndTxnRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
-from kafkalite.records import Builder
+from kafkalite.records import Builder, compression
 from tests.kit.server import Client, Hub, Wire, fetch_request, fetched, outcomes, produce_request, values_of
 
 TRANSACTION, COMMITTED = 1, 1
@@ -259,3 +259,48 @@ async def test_deleted_topic_ends_waiting_batches(client: Client, producer: Prod
     await client.delete("t")
     (found,) = outcomes(await wire.answer())
     assert found.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("codec", [compression.GZIP, compression.LZ4, compression.ZSTD])
+async def test_compressed_batches_of_many_connections_wait_at_once(client: Client, codec: int) -> None:
+    """KAFKA-15653: the buffers of requests are used again while their batches wait."""
+    await client.create("t")
+    checks, later = client.broker.replicas.transaction_checks, list[Any]()
+    ask = checks.check
+    checks.check = lambda *args, **named: later.append(lambda: ask(*args, **named))  # type: ignore[method-assign]
+    hub, wires, expected = Hub(client.broker), list[Wire](), set[bytes]()
+    for number in range(50):
+        producer = Producer(client, f"producer-{number}")
+        await producer.init()
+        builder, value = Builder(), b"%d" % number * 500
+        builder.append(client.broker.clock.wall_ms(), None, value)
+        fields = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": 0}
+        batch = builder.build(codec, transactional=True, **fields)
+        wires.append(Wire(hub))
+        wires[-1].send((produce_request("t", (0, bytes(batch)), transactional_id=producer.transactional_id), TV2))
+        expected.add(value)
+    assert len(later) == 50
+    for call in later:
+        call()
+    client.broker.replicas.write_pending()
+    for wire in wires:
+        assert [found.error_code for found in outcomes(await wire.answer())] == [0]
+    assert set(await client.read("t")) == expected
+
+
+async def test_producer_that_was_aborted_by_its_timeout_receives_a_recoverable_error(
+    client: Client, producer: Producer
+) -> None:
+    """KAFKA-19690: INVALID_PRODUCER_EPOCH, with which clients abort and go on; INVALID_TXN_STATE is fatal."""
+    assert await producer.add(0) == [0]
+    assert await producer.send(b"a", version=TV1) == 0
+    stopped = Producer(client)
+    stopped.producer_id, stopped.epoch, stopped.sequences = (
+        producer.producer_id,
+        producer.epoch,
+        {(0, producer.epoch): 1},
+    )
+    await Producer(client).init()  # aborts, as the timeout does
+    for version in (9, TV1, TV2):
+        (error,) = await stopped.produce(version, (0, stopped.batch(b"b", sequence=1)))
+        assert error == Error.INVALID_PRODUCER_EPOCH
