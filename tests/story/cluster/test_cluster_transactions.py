@@ -91,7 +91,7 @@ def test_markers_reach_the_partitions_of_all_brokers(tmp_path: Path, version: in
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("commit", [True, False])
 def test_next_coordinator_completes_a_decided_transaction(tmp_path: Path, version: int, commit: bool) -> None:
-    """The coordinator ends when it has answered EndTxn; nobody asks the next one."""
+    """The coordinator ends when it has answered EndTxn; no client asks the next one."""
 
     async def scenario(cluster: SimulatedCluster, client: Client) -> None:
         leaders = await topic_with_leaders(client)
