@@ -14,6 +14,7 @@ import pytest
 
 from tests.kit import jvm
 from tests.kit.brokers import Kafkalite
+from tests.kit.clients import transactional_offsets
 from tests.kit.clients.confluent import create_topics
 from tests.kit.clients.transactional_clients import CLIENTS, COMMITTED
 
@@ -37,6 +38,14 @@ def test_a_foreign_consumer_reads_what_its_producer_has_committed(kafkalite: Kaf
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, cwd=jvm.ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == COMMITTED
+
+
+@pytest.mark.parametrize("client", transactional_offsets.CLIENTS)
+def test_a_foreign_producer_commits_offsets_of_its_group(kafkalite: Kafkalite, client: str) -> None:
+    command = [sys.executable, "-m", transactional_offsets.__name__, client, kafkalite.address, TOPIC]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, cwd=jvm.ROOT)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == transactional_offsets.COMMITTED
 
 
 @pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")

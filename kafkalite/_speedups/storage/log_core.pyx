@@ -294,6 +294,28 @@ cdef class LogCore:
             return -INVALID_RECORD
         return self.producers.check(header, marker, client, verification, marker_version)
 
+    def producer_error(self, batch, int marker_version=0):
+        """Return the Kafka error code with which `append` would reject a batch of the broker for its producer, 0 = none.
+
+        Arguments:
+            batch: buffer of exactly one batch.
+            marker_version: as for `append`.
+        """
+        cdef Py_buffer view
+        cdef BatchHeader header
+        cdef EndMarker marker
+        cdef const uint8_t *p
+        cdef int64_t verdict
+        PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+        try:
+            p = <const uint8_t *> view.buf
+            verdict = check_frame(p, view.len, self.segment_bytes, &header)
+            if verdict == NEW_BATCH and header.producer_id >= 0:
+                verdict = self.check_producer(p, view.len, &header, &marker, False, None, marker_version)
+        finally:
+            PyBuffer_Release(&view)
+        return -verdict if verdict < NEW_BATCH else 0
+
     def begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
         """Return the `Verification` with which a batch may open a transaction after the coordinator's answer.
 

@@ -41,6 +41,7 @@ from kafkalite.state.transactions.requests import SendMarkers
 LOGGER = logging.getLogger("kafkalite.coordinators")
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
 RANDOM_STEPS = 1 << 20
+DISPATCHED_AT_ONCE = 2_000  # partitions of a transaction in one loop iteration, about a millisecond
 LOG_EACH = 60  # failures in a row, about a minute
 DONE = frozenset(
     {
@@ -150,9 +151,22 @@ class MarkerSender:
             before.stop_timer()
         of_shard[request.transactional_id] = transaction
         if transaction.left:
-            self._dispatch({transaction: sorted(transaction.left)})
+            few = len(transaction.left) <= DISPATCHED_AT_ONCE
+            self._dispatch_next(transaction, sorted(transaction.left) if few else list(transaction.left))
         else:
             self._complete(transaction)
+
+    def _dispatch_next(self, transaction: SentTransaction, partitions: list[TopicPartition]) -> None:
+        """Dispatch some partitions of a new transaction, and the others in later loop iterations."""
+        others = partitions[DISPATCHED_AT_ONCE:]
+        self._dispatch({transaction: partitions[:DISPATCHED_AT_ONCE]})
+        if others:
+            self._host.clock.call_at(self._host.clock.monotonic(), self._dispatch_others, transaction, others)
+
+    def _dispatch_others(self, transaction: SentTransaction, partitions: list[TopicPartition]) -> None:
+        if self._is_current(transaction):
+            self._dispatch_next(transaction, partitions)
+            self._host.replicas.write_pending()
 
     def forget(self, state_partition: int) -> None:
         """Send no markers of a shard any more: its machine was dropped."""

@@ -83,7 +83,11 @@ class BrokerQueue:
 
 
 def merge(first: Partitions, second: Partitions) -> Partitions:
-    """Return the partitions of both."""
+    """Return the partitions of both.
+
+    Arguments:
+        first, second: are not changed; those of `first` come first.
+    """
     both = {each: list(partitions) for each, partitions in first.items()}
     for transaction, partitions in second.items():
         both.setdefault(transaction, []).extend(partitions)

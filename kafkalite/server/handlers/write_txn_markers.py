@@ -31,7 +31,12 @@ def write_txn_markers(call: MarkerCall, request: WriteTxnMarkersRequest) -> None
 
 
 def writing(call: MarkerCall, request: WriteTxnMarkersRequest) -> Steps:
-    """Write the markers one after the other, a step for each partition."""
+    """Write the markers one after the other, a step for each partition.
+
+    Arguments:
+        call: is answered when every partition has its result.
+        request: has the markers.
+    """
 
     def written(errors: list[Errors]) -> None:
         call.answer(response_of(request, errors))
@@ -59,7 +64,12 @@ def partitions_of(written: Written) -> list[TopicPartition]:
 
 
 def response_of(request: WriteTxnMarkersRequest, errors: list[Errors]) -> WriteTxnMarkersResponse:
-    """The results of each producer id, by topic and partition."""
+    """Build the response: the results of each producer id, by topic and partition.
+
+    Arguments:
+        request: has the markers.
+        errors: of the partitions of each marker, in their order.
+    """
     by_producer: dict[int, Errors] = {}
     for each, of_marker in zip(request.markers, errors, strict=True):
         by_producer.setdefault(each.producer_id, {}).update(of_marker)

@@ -81,7 +81,11 @@ class MarkerWriter:
             self._host.slicer.run(self._writing(steps), Outcome.result)
 
     def steps(self, marker: TransactionMarker, partitions: Iterable[TopicPartition], then: MarkersWritten) -> Steps:
-        """The same as steps, one for each partition. The caller writes what was appended."""
+        """Return the same as steps, one for each partition. The caller writes what was appended.
+
+        Arguments:
+            marker, partitions, then: as for `write`.
+        """
         each = list(dict.fromkeys(partitions))
         written = FanIn[int](len(each), lambda errors: then(dict(zip(each, errors, strict=True))))
         batch = marker.build(self._host.clock.wall_ms())
@@ -110,15 +114,38 @@ class MarkerWriter:
         elif topic != OFFSETS.name:
             append = OwnAppend(bytearray(batch), partial(put_error, put), marker_version=marker.version)
             found.append_internal(append)
+        elif error := rejection(found, batch, marker.version):  # a shard whose append fails loads its groups again
+            put(error)
         else:
             self._host.groups.end_transaction(index, marker, Completion(put, partial(put_coordinator_error, put)))
 
 
+def rejection(partition: Partition, batch: bytes, version: int) -> int:
+    """Return the error with which the log would reject a marker, 0 = none.
+
+    Arguments:
+        partition: led by this broker.
+        batch: the control batch.
+        version: of the transaction.
+    """
+    return 0 if partition.log is None else partition.log.producer_error(batch, version)
+
+
 def put_error(put: Callable[[int], None], append: Append) -> None:
-    """Use the error of an append."""
+    """Use the error of an append.
+
+    Arguments:
+        put: receives it.
+        append: has ended.
+    """
     put(append.error)
 
 
 def put_coordinator_error(put: Callable[[int], None], error: int) -> None:
-    """Use the error of a group shard that cannot end the transaction now."""
+    """Use the error of a group shard that cannot end the transaction now.
+
+    Arguments:
+        put: receives the error for the coordinator of the transaction.
+        error: of the group coordinator.
+    """
     put(KafkaErrorCode.NOT_LEADER_OR_FOLLOWER if error in COORDINATOR_ERRORS else error)

@@ -118,6 +118,7 @@ ROWS = (
     Row("add_offsets_to_txn", 25, 0, 4, of_groups=True),
     Row("end_txn", 26, 0, 5),
     Row("write_txn_markers", 27, 1, 2, of_groups=True),
+    Row("txn_offset_commit", 28, 0, 5, of_groups=True),
     Row("describe_configs", 32, 1, 4),
     Row("alter_configs", 33, 0, 2),
     Row("alter_replica_log_dirs", 34, 1, 2),

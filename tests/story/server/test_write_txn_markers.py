@@ -108,6 +108,15 @@ async def test_marker_of_an_older_coordinator_is_rejected(client: Client, writer
     assert errors == {(7, "t", 0): Error.TRANSACTION_COORDINATOR_FENCED}
 
 
+async def test_marker_of_tv2_needs_a_greater_epoch(client: Client, writer: Writer) -> None:
+    writer.send(7, b"a")
+    assert await write(client, marker(7, ("t", 0), version=2)) == {(7, "t", 0): Error.INVALID_PRODUCER_EPOCH}
+    assert (await read(client)).last_stable_offset == 1
+    for _ in range(2):  # a repeated one too, while no transaction is open
+        assert await write(client, marker(7, ("t", 0), epoch=1, version=2)) == {(7, "t", 0): 0}
+    assert (await read(client)).last_stable_offset == writer.partition.high_watermark
+
+
 async def test_repeated_partitions_and_producers_have_one_result(client: Client, writer: Writer) -> None:
     writer.send(7, b"a")
     errors = await write(client, marker(7, ("t", 0), ("t", 0)), marker(7, ("t", 1)))

@@ -62,6 +62,17 @@ def test_requests_have_a_bounded_number_of_partitions(monkeypatch: pytest.Monkey
     assert sizes == [10, 10, 5] and world.completed == ["7"]
 
 
+def test_transaction_with_many_partitions_is_sent_in_parts() -> None:
+    world = World({"t": [OWN, 2] * 2_500})
+    world.prepare("7", *(("t", index) for index in range(5_000)))
+    assert 0 < len(world.written) < 2_500, "the first loop iteration"
+    world.clock.advance(0)
+    assert len(world.written) == 2_500 and not world.completed
+    while world.calls:
+        world.take().answer()
+    assert world.completed == ["7"]
+
+
 def test_level_0_limits_the_version() -> None:
     world = World({"t": [2]})
     world.level = 0
