@@ -19,7 +19,15 @@ from tests.suites.frameworks import FRAMEWORKS, ON_AIOKAFKA
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"num.partitions": "2"}
-AIOKAFKA_FILES = ("test_producer.py", "test_consumer.py", "test_pep492.py", "test_admin.py", "test_partitioner.py")
+AIOKAFKA_FILES = (
+    "test_producer.py",
+    "test_transactional_producer.py",
+    "test_transactional_consumer.py",
+    "test_consumer.py",
+    "test_pep492.py",
+    "test_admin.py",
+    "test_partitioner.py",
+)
 OURS = ["kafkalite_sdk.compat.aiokafka", "pytest"]
 
 

@@ -1,7 +1,7 @@
 """Which of aiokafka's own tests are left out, and why.
 
 The other files of its tests are about internal classes alone: client, connections, coordinator, fetcher, accumulator,
-sender, subscription state, protocol, records; about SASL and transactions; about assignors with a mocked cluster.
+sender, subscription state, protocol, records; about SASL; about assignors with a mocked cluster.
 """
 
 MOCKED = "replaces methods of aiokafka's internal objects by mocks, to cause errors"
@@ -27,6 +27,10 @@ LEFT_OUT = {
     "test_consumer_propagates_heartbeat_errors": MOCKED,
     "test_consumer_propagates_commit_refresh_errors": MOCKED,
     "test_producer_idempotence_configuration": INTERNAL,
+    "test_producer_transactional_restart_reaquire_pid": INTERNAL,
+    "test_producer_transactional_raise_out_of_sequence": INTERNAL,
+    "test_producer_transactional_aborting_previous_failure": INTERNAL,
+    "test_producer_transactional_cancel_txn_methods": INTERNAL,
     "test_kafka_consumer_sets_coordinator_values": INTERNAL,
     "test_metadata": INTERNAL,
     "test_rebalance_listener_with_coroutines": INTERNAL,

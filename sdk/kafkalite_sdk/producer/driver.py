@@ -97,7 +97,8 @@ class Driver:
         )
         leader_of = client.view.leader
         report = client.unreachable
-        self.sender = Sender(self.accumulator, settings, leader_of, random.random, self._failed, report, stages)
+        of_type = _sender_type(settings)
+        self.sender = of_type(self.accumulator, settings, leader_of, random.random, self._failed, report, stages)
         self._identity = Identity(Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random.random))
         self._failures = Failures()
         self._waiters = Waiters(self._loop)
@@ -120,13 +121,16 @@ class Driver:
         client.on_metadata.append(self._metadata_changed)
         client.owner.on_failure.append(self._client_failed)
         client.on_rejected.append(self._rejected)
-        self.transactions: Transactions | None = None
-        if settings.transactional_id is not None:
-            from kafkalite_sdk.producer.transactions import driver
-            from kafkalite_sdk.producer.transactions.records import TransactionRecords
+        self.transactions: Transactions | None = self._new_transactions()
 
-            self.reject_records(ClientUseError(driver.NO_TRANSACTION))
-            self.transactions = driver.Transactions(client, settings, TransactionRecords(self))
+    def _new_transactions(self) -> "Transactions | None":
+        if self._settings.transactional_id is None:
+            return None
+        from kafkalite_sdk.producer.transactions import driver
+        from kafkalite_sdk.producer.transactions.records import TransactionRecords
+
+        self.reject_records(ClientUseError(driver.NO_TRANSACTION))
+        return driver.Transactions(self._client, self._settings, TransactionRecords(self))
 
     # misuse
 
@@ -419,8 +423,6 @@ class Driver:
             self._stages.ended(batch, batch.error_copy())
         self.accumulator.must_wait = True
         self._loop.call_soon(self._report_failures)
-        if self.transactions is not None:
-            self.transactions.batch_failed(batch.error_copy())
 
     def _report_failures(self) -> None:
         """Pass failures to `on_error`, one iteration late: tasks that await a record have registered by then."""
@@ -554,3 +556,11 @@ class Driver:
             producer_id=sender.producer_id.producer_id,
             producer_epoch=sender.producer_id.epoch,
         )
+
+
+def _sender_type(settings: ProducerSettings) -> type[Sender]:
+    if settings.transactional_id is None:
+        return Sender
+    from kafkalite_sdk.producer.transactions.records import TransactionalSender
+
+    return TransactionalSender

@@ -286,8 +286,12 @@ class Sender(SenderCore):
         """Fail a batch, unless its records have failed at their deadline."""
         if batch.done:
             return
-        self.accumulator.fail(batch, error)
+        self.accumulator.fail(batch, self.error_of_records(error))
         self._failed(batch)
+
+    def error_of_records(self, error: BaseException) -> BaseException:
+        """Return the error that users of a failed batch see."""
+        return error
 
     def expire(self, now: float) -> None:
         """Fail the batches whose delivery timeout has passed; `now` in seconds of the loop's clock."""

@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from kafkalite.errors import KafkaError
+from kafkalite.errors import KafkaError, TransactionAbortedError
 
 if TYPE_CHECKING:
     from kafkalite_sdk.producer.transactions.driver import Transactions
@@ -46,8 +46,11 @@ class Transaction:
             await self._abort(error)
 
     async def _abort(self, error: Exception) -> None:
-        """Abort; the exception of the block continues, with a note if the abort has failed."""
+        """Abort; the exception of the block continues, with a note if the abort has failed. A producer that is closed
+        now has no next transaction, so its error replaces that of the transaction."""
         try:
             await self._transactions.abort(None)
         except KafkaError as failure:
+            if isinstance(error, TransactionAbortedError):
+                raise failure from error
             error.add_note(f"the abort of the transaction has failed: {failure}")

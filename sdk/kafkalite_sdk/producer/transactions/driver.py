@@ -14,7 +14,13 @@ from functools import partial
 from typing import Any
 
 from kafkalite.backoff import Backoff
-from kafkalite.errors import ClientUseError, KafkaError, KafkaTimeoutError, OutcomeUnknownError
+from kafkalite.errors import (
+    ClientUseError,
+    KafkaError,
+    KafkaTimeoutError,
+    OutcomeUnknownError,
+    TransactionAbortedError,
+)
 from kafkalite_sdk.client.cluster_client import ClusterClient
 from kafkalite_sdk.client.coordinators import GROUP, TRANSACTION
 from kafkalite_sdk.producer.settings import ProducerSettings
@@ -61,6 +67,7 @@ class Transactions:
         self._request_timeout_s = settings.request_timeout_s
         self._records = records
         self._participants = Participants()
+        records.on_failure(self.batch_failed)
         self._phase = Phase.STARTING  # the one that the records know
         self._version = V1
         self._broker = "the coordinator"  # that the open request was sent to, for error texts
@@ -79,10 +86,14 @@ class Transactions:
         self._follow()
         return machine.wake_at(now)
 
-    def batch_failed(self, error: BaseException | None) -> None:
-        """The records of a batch have failed."""
-        self.machine.batch_failed(error or KafkaError("a batch has failed"))
-        self._follow()
+    def batch_failed(self, cause: BaseException) -> BaseException:
+        """The records of a batch have failed; return the error that their users see."""
+        machine = self.machine
+        machine.batch_failed(cause)
+        self._records.schedule()
+        if machine.phase is Phase.CLOSED:
+            return machine.error or cause
+        return cause if isinstance(cause, TransactionAbortedError) else machine.abort_error()
 
     def sequences_lost(self) -> None:
         """The broker has lost the sequences of a partition, or the topic was created again."""

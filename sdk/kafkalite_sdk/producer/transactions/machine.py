@@ -214,12 +214,14 @@ class TransactionMachine:
         return requests.end(self.transactional_id, self.identity, self.transaction.version, committed=True)
 
     def _end_of_abort(self) -> TransactionCall | None:
-        if self.transaction.needs_epoch:
+        transaction = self.transaction
+        if transaction.begun and not transaction.abort_ended:
+            # InitProducerId would abort it, too, but by fencing this producer (prepareInitProducerIdTransit).
+            return requests.end(self.transactional_id, self.identity, transaction.version, committed=False)
+        if transaction.needs_epoch:
             return self._init()
-        if not self.transaction.begun:
-            self._complete()
-            return None
-        return requests.end(self.transactional_id, self.identity, self.transaction.version, committed=False)
+        self._complete()
+        return None
 
     def _complete(self) -> None:
         self.phase = Phase.READY
@@ -280,7 +282,9 @@ class TransactionMachine:
         elif step is Step.END:
             if transaction.version >= V2 and response.producer_id >= 0:
                 self.identity = ProducerId(response.producer_id, response.producer_epoch)
-            if self.phase in (Phase.COMMITTING, Phase.ABORTING):
+                transaction.recover = False
+            transaction.abort_ended = self.phase is Phase.ABORTING
+            if self.phase is Phase.COMMITTING or (self.phase is Phase.ABORTING and not transaction.needs_epoch):
                 self._complete()
 
     def _offsets_committed(self, codes: dict[TopicPartition, int]) -> None:
@@ -333,8 +337,9 @@ class TransactionMachine:
             fatal.__cause__ = error.__cause__
             self.close(fatal)
         else:
-            # An abort that EndTxn cannot make is made by InitProducerId.
+            # After an abort that the coordinator rejects InitProducerId decides.
             aborting = self.phase is Phase.ABORTING and step is Step.END
+            self.transaction.abort_ended |= aborting
             self.fail(error, recover=reaction is Reaction.RECOVER or aborting)
 
     def _fenced(self, error: KafkaError) -> KafkaError:

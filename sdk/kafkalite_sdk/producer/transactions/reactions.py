@@ -31,8 +31,8 @@ class Reaction(Enum):
 
     RETRY = "repeat the request after a pause"
     FIND = "find the coordinator again, and repeat the request"
-    ABORT = "the transaction must be aborted; EndTxn does it"
-    RECOVER = "the transaction must be aborted; InitProducerId with the current epoch does it"
+    ABORT = "the transaction must be aborted"
+    RECOVER = "the same, and InitProducerId with the current epoch must return another one"
     FENCED = "another producer has the transactional id; this one is closed"
     FATAL = "the producer cannot continue"
 

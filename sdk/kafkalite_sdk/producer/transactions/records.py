@@ -41,6 +41,20 @@ class RecordsDriver(Protocol):
         """Wait for a condition. Raises KafkaTimeoutError."""
 
 
+class TransactionalSender(Sender):
+    """The sender of a transactional producer: a batch that fails, fails with the error of its transaction.
+
+    Attributes:
+        on_failure: receives the cause, and returns the error of the records.
+    """
+
+    on_failure: Callable[[BaseException], BaseException] | None = None
+
+    def error_of_records(self, error: BaseException) -> BaseException:
+        """Return the error that users of a failed batch see."""
+        return error if self.on_failure is None else self.on_failure(error)
+
+
 class TransactionRecords:
     """The records of one producer.
 
@@ -58,6 +72,12 @@ class TransactionRecords:
         self.abort_records = driver.abort_records
         self.give_up = driver.give_up
         self.wait_until = driver.until
+
+    def on_failure(self, function: Callable[[BaseException], BaseException]) -> None:
+        """Pass the cause of each batch that fails to a function, which returns the error of its records."""
+        sender = self._driver.sender
+        assert isinstance(sender, TransactionalSender)
+        sender.on_failure = function
 
     def records_open(self) -> bool:
         """Whether records have no outcome, or a Produce request is open."""

@@ -62,7 +62,8 @@ class OpenTransaction:
 
     Attributes:
         begun: the coordinator may know the transaction: EndTxn ends it.
-        recover: InitProducerId aborts it, and returns another epoch.
+        recover: InitProducerId must return another epoch after the abort.
+        abort_ended: EndTxn has aborted it, or the coordinator has rejected that.
         has_gap: a batch has failed, so that sequences of this epoch may be missing.
         end_sent: EndTxn with a commit has left: the outcome is the coordinator's.
         error: why it is aborted; None = the application has asked for it, or it is not aborted.
@@ -73,6 +74,7 @@ class OpenTransaction:
     """
 
     __slots__ = (
+        "abort_ended",
         "begun",
         "end_sent",
         "error",
@@ -87,7 +89,7 @@ class OpenTransaction:
 
     def __init__(self, version: int) -> None:
         self.version = version
-        self.begun = self.recover = self.has_gap = self.end_sent = False
+        self.begun = self.recover = self.has_gap = self.end_sent = self.abort_ended = False
         self.error: KafkaError | None = None
         self.partitions: set[TopicPartition] = set()
         self.unconfirmed: dict[TopicPartition, None] = {}
@@ -96,8 +98,8 @@ class OpenTransaction:
 
     @property
     def needs_epoch(self) -> bool:
-        """Whether InitProducerId ends the transaction: EndTxn of version 1 keeps the epoch, so that a late batch could
-        be appended to the next transaction."""
+        """Whether InitProducerId follows the abort: EndTxn of version 1 keeps the epoch, so that a late batch could be
+        appended to the next transaction."""
         return self.recover or (self.has_gap and (self.version == V1 or not self.begun))
 
     def fail_offsets(self, error: KafkaError) -> None:

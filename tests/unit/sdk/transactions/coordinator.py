@@ -72,7 +72,10 @@ class Coordinator:
     def init(self, request):
         if request.producer_id >= 0 and self.fenced(request):
             return InitProducerIdResponse(error_code=Code.PRODUCER_FENCED, producer_id=-1, producer_epoch=-1)
-        self.end_transaction(False)
+        if self.ongoing:  # it is aborted, and the producer that has begun it is fenced
+            self.end_transaction(False)
+            self.bump()
+            return InitProducerIdResponse(error_code=Code.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1)
         self.bump()
         return InitProducerIdResponse(producer_id=self.producer_id, producer_epoch=self.epoch)
 

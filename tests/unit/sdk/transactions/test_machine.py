@@ -118,7 +118,7 @@ def test_a_batch_that_fails_aborts_and_the_next_transaction_works(version):
     assert world.machine.phase is Phase.FAILED
     world.commit()
     assert world.coordinator.ends == [False]
-    assert world.sent[-1] is (INIT if version == V1 else END)  # a late batch must not reach the next transaction
+    assert world.sent[-2:] == ([END, INIT] if version == V1 else [END])  # no late batch in the next transaction
     assert world.machine.identity == ProducerId(7, 1)
     assert "orders-0: not acknowledged" in str(world.machine.abort_error())
     world.begin()
@@ -275,15 +275,30 @@ def test_a_producer_that_another_one_has_fenced_closes_at_its_next_request(versi
     assert world.machine.phase is Phase.CLOSED and isinstance(world.machine.error, ProducerFencedError)
 
 
-def test_an_invalid_epoch_of_produce_is_decided_by_init_producer_id():
-    world = started(V1)
+@both
+def test_an_invalid_epoch_of_produce_is_decided_by_the_coordinator(version):
+    world = started(version)
     world.begin()
     world.produce()
     world.machine.batch_failed(error_for(Code.INVALID_PRODUCER_EPOCH, "orders-0: old epoch"))
     assert world.machine.phase is Phase.FAILED
     world.coordinator.bump()
     world.abort()
-    assert world.sent[-1] is INIT and isinstance(world.machine.error, ProducerFencedError)
+    assert isinstance(world.machine.error, ProducerFencedError)
+
+
+def test_a_transaction_that_has_timed_out_is_aborted_with_version_2():
+    world = started(V2)
+    world.begin()
+    world.produce()
+    identity = world.machine.identity
+    world.coordinator.end_transaction(False)
+    world.coordinator.bump()
+    world.coordinator.last_end = (*identity, False)
+    world.script_next(END, Code.INVALID_TXN_STATE)  # of the commit (KAFKA-19690)
+    world.commit()
+    assert world.machine.phase is Phase.READY and world.machine.identity == ProducerId(7, 1)
+    assert world.machine.transaction.error is not None
 
 
 @both

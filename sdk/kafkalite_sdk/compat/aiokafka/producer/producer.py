@@ -153,6 +153,8 @@ class AIOKafkaProducer(LoopClient):
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> FutureRecordMetadata:
         driver = self._producer._started()
+        if driver.transactions is not None:
+            _check_open(driver.transactions)
         accumulator = driver.accumulator
         if accumulator.iteration_due():
             await driver.iteration()
@@ -242,6 +244,7 @@ class AIOKafkaProducer(LoopClient):
             group_id: the group; its generation is not checked (aiokafka knows no group metadata).
         """
         transactions = self._transactions()
+        _check_open(transactions)
         if not group_id or not isinstance(group_id, str):
             raise ValueError(group_id)
         found = {
@@ -249,6 +252,13 @@ class AIOKafkaProducer(LoopClient):
             for each, offset in commit_structure_validate(offsets).items()
         }
         await transactions.send_offsets(found, group_id, None)
+
+
+def _check_open(transactions: Transactions) -> None:
+    """Raise what aiokafka raises outside of a transaction; the errors of a failed one come from the engine."""
+    transactions.raise_error()
+    if not transactions.open:
+        raise IllegalOperation("Can't send messages while not in transaction")
 
 
 async def _first(futures: list[FutureRecordMetadata], *, without_acks: bool) -> Any:
