@@ -20,9 +20,10 @@ from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.transactions.counters import TransactionCounters
 from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.requests import AllocateProducerId, SendMarkers
-from kafkalite.state.transactions.states import TransactionVersion
+from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 
 TV2_LEVEL = 2
+PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 COMMIT_TIMEOUT_MS = 15_000
 """How long a response waits for its record. Deviation: in Kafka, the timeout of the transaction."""
 
@@ -113,7 +114,8 @@ class TransactionCoordinator:
 
     def _ask(self, partition: int, request: AllocateProducerId | SendMarkers) -> None:
         if isinstance(request, SendMarkers):
-            self._markers.send(partition, request, self._runtime.leader_epoch(partition))
+            if awaits_markers(self._runtime.machine(partition), request):
+                self._markers.send(partition, request, self._runtime.leader_epoch(partition))
             if not self._host.replicas.is_writing:  # a flush or another job has committed the decision
                 self._runtime.write_pending()
         else:
@@ -129,3 +131,19 @@ class TransactionCoordinator:
 
         self._runtime.submit(partition, command)
         self._runtime.write_pending()
+
+
+def awaits_markers(machine: TransactionMachine | None, request: SendMarkers) -> bool:
+    """Return whether a transaction is still prepared.
+
+    The requests of a loaded machine are sent in slices. Markers of its predecessor may complete a transaction before:
+    markers that are sent all the same could end the next transaction of a producer with the same epoch (TV1).
+
+    Arguments:
+        machine: of the shard; None: it was dropped.
+        request: of this machine.
+    """
+    found = None if machine is None else machine.transactions.get(request.transactional_id)
+    if found is None or found.state not in PREPARED:
+        return False
+    return (found.producer_id, found.producer_epoch) == (request.producer_id, request.epoch)

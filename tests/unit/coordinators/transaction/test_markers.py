@@ -3,8 +3,11 @@
 import pytest
 
 from kafkalite.coordinators.transaction import sent_transactions
+from kafkalite.coordinators.transaction.coordinator import awaits_markers
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.transactions.states import TransactionState
+from kafkalite.model import TopicPartition
+from kafkalite.state.transactions.requests import SendMarkers
+from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 from tests.unit.coordinators.transaction.marker_simulation import PAUSE_MS, MarkerSimulation
 from tests.unit.coordinators.transaction.marker_world import OWN, World
 from tests.unit.protocol.values import seed
@@ -228,6 +231,19 @@ def test_shard_that_is_loaded_again_sends_again() -> None:
     world.refusal = 0
     world.clock.advance(10 * PAUSE_MS)
     assert not world.completed and not len(world.sender)
+
+
+def test_completed_transaction_awaits_no_markers() -> None:
+    """A machine that was loaded sends in slices: late results for its predecessor may have completed a transaction."""
+    world = World({"t": [2]})
+    world.prepare("7", ("t", 0))
+    request = SendMarkers("7", 7, 5, True, frozenset({TopicPartition("t", 0)}), TransactionVersion.TV1)
+    assert awaits_markers(world.machine, request)
+    assert not awaits_markers(None, request)
+    assert not awaits_markers(world.machine, request._replace(epoch=4))
+    assert not awaits_markers(world.machine, request._replace(transactional_id="8"))
+    world.take().answer()
+    assert not awaits_markers(world.machine, request)
 
 
 def test_closed_sender_sends_nothing() -> None:
