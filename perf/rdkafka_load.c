@@ -1,8 +1,9 @@
 /* A load by librdkafka: produce N records and wait for every delivery report, or consume N from the beginning.
  *
- *   rdkafka_load produce HOST:PORT TOPIC PARTITIONS RECORDS SIZE CODEC ACKS LINGER_MS
- *   rdkafka_load consume HOST:PORT TOPIC PARTITIONS RECORDS
+ *   rdkafka_load produce HOST:PORT TOPIC PARTITIONS RECORDS SIZE CODEC ACKS LINGER_MS [idempotent|COMMIT_MS]
+ *   rdkafka_load consume HOST:PORT TOPIC PARTITIONS RECORDS [ISOLATION_LEVEL]
  *
+ * With COMMIT_MS the producer is transactional, and commits at this interval.
  * Prints one JSON object: records, bytes, errors, seconds (first call to last report or record), cpu_seconds (ours).
  */
 #include <librdkafka/rdkafka.h>
@@ -80,11 +81,20 @@ static void await_reports(rd_kafka_t *client, int64_t wanted) {
     } while (delivered < wanted);
 }
 
-static double produce(rd_kafka_t *client, rd_kafka_topic_t *topic, int partitions, int64_t records, size_t size) {
+static void done(rd_kafka_error_t *error, const char *what) {
+    if (error) die(what, rd_kafka_error_string(error));
+}
+
+static double produce(rd_kafka_t *client, rd_kafka_topic_t *topic, int partitions, int64_t records, size_t size,
+                      double commit_seconds) {
     rd_kafka_message_t *chunk = calloc(CHUNK, sizeof *chunk);
     char *values = make_values(size);
     int64_t sent = 0;
-    double started = now();
+    if (commit_seconds > 0) {
+        done(rd_kafka_init_transactions(client, 60000), "init_transactions");
+        done(rd_kafka_begin_transaction(client), "begin_transaction");
+    }
+    double started = now(), begun = started;
     while (sent < records) {
         int count = records - sent < CHUNK ? (int)(records - sent) : CHUNK;
         for (int i = 0; i < count; i++)
@@ -94,8 +104,16 @@ static double produce(rd_kafka_t *client, rd_kafka_topic_t *topic, int partition
         sent += count;
         /* Never more than the client's queue takes: a full queue would cost this loop refusals and retries. */
         await_reports(client, sent - OPEN_MAX);
+        if (commit_seconds > 0 && now() - begun > commit_seconds) {
+            await_reports(client, sent);
+            done(rd_kafka_commit_transaction(client, 60000), "commit_transaction");
+            begun = now();
+            if (sent < records) done(rd_kafka_begin_transaction(client), "begin_transaction");
+            else begun = 0;
+        }
     }
     await_reports(client, records);
+    if (commit_seconds > 0 && begun > 0) done(rd_kafka_commit_transaction(client, 60000), "commit_transaction");
     return now() - started;
 }
 
@@ -120,8 +138,10 @@ static double consume(rd_kafka_t *client, rd_kafka_topic_t *topic, int partition
 }
 
 int main(int argc, char **argv) {
-    int producing = argc == 10 && strcmp(argv[1], "produce") == 0;
-    if (!producing && !(argc == 6 && strcmp(argv[1], "consume") == 0)) die("usage", "see the head of rdkafka_load.c");
+    int producing = (argc == 10 || argc == 11) && strcmp(argv[1], "produce") == 0;
+    int consuming = (argc == 6 || argc == 7) && strcmp(argv[1], "consume") == 0;
+    if (!producing && !consuming) die("usage", "see the head of rdkafka_load.c");
+    double commit_seconds = 0;
     char why[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", argv[2]);
@@ -131,13 +151,15 @@ int main(int argc, char **argv) {
         set(conf, "queue.buffering.max.messages", "1000000");
         set(conf, "queue.buffering.max.kbytes", "2097151");
         rd_kafka_conf_set_dr_msg_cb(conf, on_report);
-    }
+        if (argc == 11 && strcmp(argv[10], "idempotent") == 0) set(conf, "enable.idempotence", "true");
+        else if (argc == 11) set(conf, "transactional.id", argv[3]), commit_seconds = atof(argv[10]) / 1000;
+    } else if (argc == 7) set(conf, "isolation.level", argv[6]);
     rd_kafka_t *client = rd_kafka_new(producing ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf, why, sizeof why);
     if (!client) die("client", why);
     int partitions = atoi(argv[4]);
     int64_t records = atoll(argv[5]);
     rd_kafka_topic_t *topic = open_topic(client, argv[3], partitions, producing ? argv[8] : NULL);
-    double seconds = producing ? produce(client, topic, partitions, records, (size_t)atoll(argv[6]))
+    double seconds = producing ? produce(client, topic, partitions, records, (size_t)atoll(argv[6]), commit_seconds)
                                : consume(client, topic, partitions, records);
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);

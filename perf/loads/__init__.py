@@ -17,6 +17,7 @@ from perf.loads import (
     rdkafka,
     replication,
     requests,
+    transactions,
 )
 from perf.loads.base import Figure, Load, Sample, Trial
 
@@ -36,6 +37,7 @@ _ALL = (
     *fairness.LOADS,
     *clusters.LOADS,
     *replication.LOADS,
+    *transactions.LOADS,
 )
 LOADS: dict[str, Load] = {load.name: load for load in _ALL}
 GROUPS: dict[str, list[str]] = {

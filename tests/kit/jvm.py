@@ -97,6 +97,14 @@ def _zookeeper_era_jars(version: str) -> Path:
     return _jars("zookeeper-era", version, properties)
 
 
+def streams_jars(version: str = CURRENT) -> Path:
+    """The directory of the jars of Kafka Streams without RocksDB; they are downloaded on first use.
+
+    version: one of foreign.toml. Raises JvmError if Maven fails.
+    """
+    return _jars("streams", version, {"kafka.version": version})
+
+
 def spark_connector_jars() -> list[Path]:
     """The jars of `format("kafka")` for the PySpark of foreign.toml; they are downloaded on first use.
 

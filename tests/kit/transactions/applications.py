@@ -15,7 +15,7 @@ from tests.kit.transactions.wire import NO_CONNECTION, Retries, Wire, pause
 ABORTED_SHARE = 0.2
 RECORDS_MAX = 6
 OFFSETS_S = 3.0
-NO_OUTPUT_PAUSE_S = (0.01, 0.1)
+NO_OUTPUT_PAUSE_S = (0.02, 0.3)
 RESTART_S = 0.2
 
 

@@ -29,7 +29,6 @@ STABLE_S = 10.0  # beyond the transaction timeout
 BACKOFF_S = 0.1
 HEAL_S = 60.0
 FULL = "the last reading"
-TRIED = 20  # transactional ids, until one has the wanted coordinator
 
 
 class Case(NamedTuple):
@@ -116,7 +115,8 @@ class Processes:
     async def _producer(self, wire: Wire) -> RawProducer:
         """A producer whose coordinator does not lead the second partition."""
         settings = self._settings()
-        for _ in range(TRIED):
+        retries = Retries(self._rig.now, HEAL_S, BACKOFF_S)
+        while True:  # the preferred replicas lead again after a while
             self._number += 1
             transactional_id = f"case-{self._number}"
             producer = RawProducer(wire, transactional_id, 2, self.history, self._rig.now, settings)
@@ -125,7 +125,7 @@ class Processes:
             wire.forget_leaders(self._partitions)
             if await wire.leader(self._partitions[1]) != coordinator:
                 return producer
-        raise AssertionError(f"no other coordinator than the leader of {self._partitions[1]}")
+            await retries.wait(f"no other coordinator than the leader of {self._partitions[1]}")
 
     def _settings(self) -> Settings:
         return Settings(TIMEOUT_MS, delivery_s=HEAL_S, backoff_s=BACKOFF_S, wall_ms=self._rig.wall_ms)
@@ -156,9 +156,11 @@ class Processes:
             if case.end == "kill":
                 producer.wire.abort()
             return []
-        wire, first = producer.wire, self._partitions[0]
-        found = wire.coordinator(TRANSACTION, producer.transactional_id)
-        address = await (found if case.victim == "coordinator" else wire.leader(first))
+        wire = producer.wire
+        if case.victim == "coordinator":
+            address = await wire.coordinator(TRANSACTION, producer.transactional_id)
+        else:
+            address = await wire.leader(self._partitions[0])
         if case.state.startswith("Prepare") and address == await wire.leader(self._partitions[1]):
             return []  # it is suspended already
         return [await (self._rig.kill(address) if case.end == "kill" else self._rig.suspend(address))]
