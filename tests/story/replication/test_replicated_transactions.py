@@ -14,6 +14,7 @@ from kafkalite.records.control import ControlType, Marker, build_marker
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.simulated_cluster import host_of
 from kafkalite.testing.virtual_loop import pass_time
+from tests.kit.server import fetch_request, fetched, values_of
 from tests.story.replication.final_checks import check_replicas
 from tests.story.replication.observer import Observer
 from tests.story.replication.test_three_replicas import ORDERS, in_a_cluster, leader_of, until_in_sync
@@ -187,6 +188,39 @@ def test_truncated_marker_opens_its_transaction_again(tmp_path: Path) -> None:
         assert [known(world, each)[1:] for each in (dead, *others)] == [([], [])] * 3
         assert partition_of(world, leader_of(world)).last_stable_offset == 3
         await check_replicas(world)
+
+    in_a_cluster(tmp_path, scenario)
+
+
+def test_first_fetch_from_a_new_leader_leaves_out_open_and_aborted_transactions(tmp_path: Path) -> None:
+    """redpanda#5090: the tail of the log has both when the leader dies."""
+
+    async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
+        writer = Writer(world)
+        writer.send(7)
+        writer.end(7, COMMIT)
+        writer.send(8)
+        writer.end(8, ABORT)
+        writer.send(9)
+        await writer.committed(5)
+        await pass_time(1.0)
+        killed = leader_of(world)
+        world.cluster.kill(killed)
+        seen: list[tuple[int, list[tuple[int, int]], int]] = []
+        while not seen:
+            leader = leader_of(world)
+            if leader not in (killed, -1):
+                request = fetch_request(ORDERS[0], (ORDERS[1], 0), isolation_level=1)
+                part = fetched(await world.call(leader, request, 12))[ORDERS]
+                if not part.error_code:
+                    aborted = [(entry.producer_id, entry.first_offset) for entry in part.aborted_transactions]
+                    seen.append((part.last_stable_offset, aborted, len(values_of(part.records))))
+            await pass_time(0.01)
+        stable, aborted, count = seen[0]
+        assert stable <= 6 and count <= 6, "the open transaction begins at 6"
+        assert aborted == [(8, 3)] or stable <= 3
+        await world.cluster.start(killed)
+        await until_in_sync(world)
 
     in_a_cluster(tmp_path, scenario)
 
