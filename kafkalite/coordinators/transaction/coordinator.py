@@ -57,7 +57,7 @@ class TransactionCoordinator:
             reload_on_new_epoch=True,
         )
         self._runtime.ask = self._ask
-        self._markers = MarkerSender(host, self._runtime.submit, self._version)
+        self._markers = MarkerSender(host, self._runtime.submit, lambda: host.features.transaction_version)
         self.transactions = TransactionService(self._runtime)
         self._runtime.create_shards()
 
