@@ -9,7 +9,6 @@ record, and its answer waits for the commit of both.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -85,7 +84,7 @@ class TransactionMachine:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.counters = TransactionCounters()
         self._waiting: dict[str, TransactionStep] = {}
-        self._unchecked: Iterator[str] = iter(())  # ids that the current run of the expiry has not checked
+        self._unchecked: list[str] = []  # ids that the current run of the expiry has not checked
 
     @property
     def version(self) -> TransactionVersion:
@@ -248,23 +247,19 @@ class TransactionMachine:
 
     def _expire(self, now: Now) -> Effects:
         """Check the next ids, and write tombstones of the idle ones (removeExpiredTransactionalIds)."""
-        ids = list(islice(self._unchecked, STEP_IDS))
-        if not ids:
-            self._unchecked = iter(list(self.transactions))
-            ids = list(islice(self._unchecked, STEP_IDS))
+        unchecked = self._unchecked = self._unchecked or list(self.transactions)
         effects, characters = Effects(), 0
         before_ms = now.wall_ms - self.settings.expiration_ms
-        for number, transactional_id in enumerate(ids, 1):
+        for _ in range(min(STEP_IDS, len(unchecked))):
+            transactional_id = unchecked.pop()
             metadata = self.transactions.get(transactional_id)
             if metadata is None or metadata.updated_ms > before_ms or transactional_id in self._waiting:
                 continue
             effects.extend(self._run(self._step(TransactionEvent.EXPIRED, metadata, now, EpochRelation.NOT_GIVEN)))
             characters += len(transactional_id)
             if characters > STEP_CHARACTERS:
-                self._unchecked = chain(ids[number:], self._unchecked)
                 break
-        more = len(ids) == STEP_IDS or characters > STEP_CHARACTERS
-        effects.set_timer((EXPIRY_TIMER,), now.ms + (0 if more else self.settings.expiry_interval_ms))
+        effects.set_timer((EXPIRY_TIMER,), now.ms + (0 if unchecked else self.settings.expiry_interval_ms))
         return effects
 
     def _retry_timeout(self, transactional_id: str, now: Now) -> Effects:

@@ -11,7 +11,7 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.effects import ENVIRONMENT, Effects, Now
 from kafkalite.state.transactions import actions
-from kafkalite.state.transactions.machine import TransactionMachine
+from kafkalite.state.transactions.machine import STEP_IDS, TransactionMachine
 from kafkalite.state.transactions.metadata import TransactionMetadata
 from kafkalite.state.transactions.requests import (
     AddPartitions,
@@ -259,6 +259,14 @@ def test_the_expiry_checks_a_bounded_number_of_ids_at_a_time() -> None:
     assert [len(each) for each in batches] == [500, 500, 250]
     assert len(machine.transactions) == 1_250
     assert expired_ids(machine, Now(2_000, 10**12)) == [[], []]
+
+
+@pytest.mark.parametrize("count", [0, 1, STEP_IDS - 1, STEP_IDS, STEP_IDS + 1, 2 * STEP_IDS])
+def test_a_run_of_the_expiry_ends(count: int) -> None:
+    machine = TransactionMachine()
+    for number in range(count):
+        machine.apply(TransactionMetadata(f"t-{number}", number, 0, 60_000, 10**12))
+    assert len(expired_ids(machine, Now(1_000, 10**12))) == max(1, -(-count // STEP_IDS))
 
 
 def test_tombstones_of_long_ids_are_written_in_several_batches() -> None:
