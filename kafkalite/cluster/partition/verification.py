@@ -167,6 +167,15 @@ class WaitingBatches:
         """Write what coordinators of this broker have appended for the batches of the queue."""
         self._checks.write_pending()
 
+    def _is_entry_removed(self, waiting: WaitingBatch) -> bool:
+        log, producer_id = self._partition.log, waiting.producer_id
+        if log is None or log.has_open_transaction(producer_id, waiting.epoch):
+            return False
+        known = log.producers.entries.get(producer_id)
+        if known is not None and known.epoch > waiting.epoch:  # the append fails with INVALID_PRODUCER_EPOCH
+            return False
+        return log.producers.verifications.get(producer_id) is not waiting.verification
+
     def job_ended(self) -> None:
         """Continue with the batches that were answered while a job was running."""
         answered, self._answered = self._answered, []
@@ -177,7 +186,14 @@ class WaitingBatches:
                 self._continue(waiting)
 
     def _continue(self, waiting: WaitingBatch) -> None:
-        """Append or reject the first batch of a producer, then those behind it."""
+        """Append or reject the first batch of a producer, then those behind it.
+
+        TV2: a marker of the previous transaction has removed the entry if it arrived while the coordinator was asked.
+        The check is repeated with another entry, as Kafka repeats the whole append after CONCURRENT_TRANSACTIONS.
+        """
+        if not waiting.error and waiting.transaction.adds and self._is_entry_removed(waiting):
+            self._check(self._queues[waiting.producer_id][0], waiting)
+            return
         queue = self._queues.pop(waiting.producer_id)
         if not waiting.error:
             call_each(self._partition.append_waiting, queue)

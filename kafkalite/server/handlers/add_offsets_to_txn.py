@@ -16,11 +16,15 @@ from kafkalite.state.transactions.states import TransactionVersion
 
 
 def add_offsets_to_txn(call: CoordinatorCall, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | None:
-    """Have the coordinator add the partition; COORDINATOR_NOT_AVAILABLE while the offsets topic is not known."""
+    """Have the coordinator add the partition. A client may send this before it looks for the coordinator of its group:
+    in a cluster, COORDINATOR_NOT_AVAILABLE while the offsets topic is being created.
+    """
     respond = partial(response_for, call)
     index = call.context.groups.partition_for(request.group_id)
     if index < 0:
-        return respond(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+        unavailable = respond(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+        call.context.groups.ensure_topic(call.guard(lambda _error: call.answer(unavailable)))
+        return None
     add = AddPartitions(
         request.transactional_id,
         request.producer_id,

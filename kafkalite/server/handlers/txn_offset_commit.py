@@ -161,6 +161,8 @@ class TransactionalCommit:
     def _verified(self, transaction: TransactionOfCommit, error: int) -> None:
         if error:
             self.refuse(error)
+        elif transaction.error and self._call.version >= ADDS_SINCE:  # a marker of the previous one came meanwhile
+            self.begin()
         else:
             self._commit(transaction)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafkalite.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalite.testing.simulated_cluster import SimulatedCluster
 from tests.kit.transactions.history import History
 from tests.kit.transactions.producer import RawProducer, Settings
 from tests.kit.transactions.readers import fetch_committed
-from tests.kit.transactions.wire import NO_CONNECTION, TRANSACTION, Wire
+from tests.kit.transactions.wire import GROUP, NO_CONNECTION, TRANSACTION, Wire
 from tests.story.cluster.test_three_brokers import Client, led, run, until
 
 SETTINGS = {
@@ -115,6 +117,40 @@ def test_next_coordinator_completes_a_decided_transaction(tmp_path: Path, versio
         await wire.close()
 
     run(tmp_path, scenario, settings=SETTINGS)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_offsets_of_a_group_end_with_the_transaction(tmp_path: Path, version: int) -> None:
+    """The coordinators of group and transaction may be two brokers; the offsets are pending until the decision."""
+
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        await topic_with_leaders(client)
+        each = producer(cluster, client, "me", version)
+        await each.initialize()
+        for number, group in enumerate(f"g{at}" for at in range(6)):
+            each.begin()
+            await each.send((TOPIC, 0))
+            await each.send_offsets(group, {(TOPIC, 0): 10 + number})
+            await each.commit()
+            each.begin()
+            await each.send_offsets(group, {(TOPIC, 0): 100})
+            await each.abort()
+            assert await until(partial(stable_offset, each.wire, group)) == 10 + number
+        await each.wire.close()
+
+    run(tmp_path, scenario, settings=SETTINGS)
+
+
+async def stable_offset(wire: Wire, group: str) -> int | None:
+    """The committed offset of a group, once no transaction is pending (`require_stable`)."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
+    request = OffsetFetchRequest(group_id=group, topics=[topic], require_stable=True)
+    try:
+        (found,) = (await wire.coordinated(GROUP, group, request, 7)).topics
+    except NO_CONNECTION:
+        return None
+    (part,) = found.partitions
+    return None if part.error_code else part.committed_offset
 
 
 async def completed(wire: Wire, transactional_id: str) -> str | None:

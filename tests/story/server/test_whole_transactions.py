@@ -97,6 +97,20 @@ async def test_late_batch_of_an_ended_transaction_is_rejected(producer: Producer
     assert await committed(producer.client) == ([b"a", b"b"], 4, 4)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+async def test_late_end_of_an_ended_transaction_does_not_end_the_next_one(producer: Producer, commit: bool) -> None:
+    """TV2; a delayed EndTxn of TV1 has the epoch of the next transaction, too."""
+    late = Producer(producer.client)
+    late.id, late.epoch = producer.id, producer.epoch
+    assert await send(producer, TV2, b"a") == Error.NONE
+    assert await producer.end() == Error.NONE
+    assert await send(producer, TV2, b"b") == Error.NONE
+    assert await late.end(commit=commit) == Error.PRODUCER_FENCED
+    assert (await producer.state()).transaction_state == "Ongoing"
+    assert await producer.end() == Error.NONE
+    assert await committed(producer.client) == ([b"a", b"b"], 4, 4)
+
+
 async def test_transaction_is_aborted_at_its_timeout(client: Client) -> None:
     """The fetch waits: the marker of the abort completes it."""
     await client.create("t")

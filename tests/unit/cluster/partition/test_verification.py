@@ -201,9 +201,19 @@ def test_newer_epoch_behind_a_fenced_one_is_verified_by_itself(producers: Produc
     assert producers.written() == [("new", 0, 0)]
 
 
+def test_marker_during_the_check_repeats_it_where_the_batch_adds_its_partition(producers: Producers) -> None:
+    """TV2: the marker of the previous transaction has the epoch of the next one, which the batch may belong to."""
+    producers.send(0)
+    producers.end(epoch=0)
+    producers.asked[0].then(0)
+    assert producers.written() == [("marker", 0, 0)] and len(producers.asked) == 2
+    producers.asked[1].then(0)
+    assert producers.written() == [("7:0", 0, 1)]
+
+
 def test_marker_during_the_check_rejects_the_batch(producers: Producers) -> None:
     """The coordinator's answer is about the transaction that the marker has ended: the batch is not in the next one."""
-    producers.send(0)
+    producers.send(0, adds=False)
     producers.end(epoch=0)
     producers.asked[0].then(0)
     assert producers.written() == [("7:0", Error.INVALID_TXN_STATE, -1), ("marker", 0, 0)]
