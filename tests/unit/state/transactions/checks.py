@@ -173,7 +173,7 @@ class Checks:
             return
         given = value.transactional_id, value.producer_id, value.epoch
         first = self._sessions.setdefault(given, granted[1:])
-        assert first == granted[1:] or given[1:] != first, f"a retry of {given} returns {granted}, before {first}"
+        assert first == granted[1:], f"a retry of {given} returns {granted}, before {first}"
         self._granted[granted] = number
 
     def _ended(self, value: EndTransaction, result: Any) -> None:

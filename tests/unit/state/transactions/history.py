@@ -75,7 +75,8 @@ class History:
         self.level = self.dice.choice([TV1, TV2, TV2])
         self.ids = 100
         self.requests = 0
-        self.clients = [Client(each, self.dice.choice([TV1, TV2, TV2])) for each in IDS for _ in range(CLIENTS)]
+        versions = {each: self.dice.choice([TV1, TV2, TV2]) for each in IDS}  # mixed ones: `test_kafka_rules`
+        self.clients = [Client(each, versions[each]) for each in IDS for _ in range(CLIENTS)]
         self._begin_near_the_overflow()
         self._start()
 
