@@ -34,6 +34,7 @@ NUMBERS = {
     "max_request_size": 1,
     "retry_backoff_ms": 0,
     "max_in_flight": 1,
+    "transaction_timeout_ms": 1,
 }
 PRODUCER = frozenset((*NUMBERS, *CHOICES, "enable_idempotence"))
 NUMBER_MAX = 2**31 - 1

@@ -32,6 +32,7 @@ from kafkalite.cli.records.lines import (
     readable,
 )
 from kafkalite.cli.records.sender import RecordSender, created_topic
+from kafkalite.cli.records.transactional_sender import TransactionalSender
 from kafkalite.cli.retry import RETRY_S
 from kafkalite.cli.signals import TERMINATED, cancel_on_sigterm
 from kafkalite.cli.standard_streams import InputFile
@@ -58,10 +59,12 @@ Examples:
   echo '{"key": "a", "value": "b", "headers": {"source": "shell"}}' | kafkalite produce orders --json
   kafkalite consume orders --from-beginning --json | kafkalite produce copy-of-orders --json
   tail -F app.log | kafkalite produce logs -X linger.ms=200 -X acks=1 -X delivery.timeout.ms=30000
+  kafkalite produce orders --file orders.txt --transactional-id loader --commit-every 1000
 
 If the broker restarts, the command retries for up to 120 s (delivery.timeout.ms); no record is lost, duplicated or
 reordered. A command that fails or is interrupted prints how many records were acknowledged, of which lines, and the
-line to continue with. A second Ctrl-C ends it at once. Records without a key are spread over the partitions."""
+line to continue with; with --transactional-id, which lines were committed, and the open transaction is aborted. A
+second Ctrl-C ends it at once. Records without a key are spread over the partitions."""
 )
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
@@ -89,11 +92,26 @@ line to continue with. A second Ctrl-C ends it at once. Records without a key ar
     help="Compression type.",
 )
 @click.option("-p", "--partition", type=int, help="Send all records to this partition.")
+@click.option(
+    "--transactional-id",
+    metavar="ID",
+    help="Send in transactions: readers of committed records get all lines of one, or none. Default: no transactions.",
+)
+@click.option(
+    "--commit-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Lines of a transaction. Default: the whole input, within transaction.timeout.ms.",
+)
 @cluster_options
 def command(**options: Any) -> None:
     """Send each line of a file or a pipe as one record to TOPIC."""
     if options["as_json"] and options["key_separator"] is not None:
         fail("--key-separator and --json exclude each other: a JSON object has its own key")
+    if options["commit_every"] is not None and options["transactional_id"] is None:
+        fail("--commit-every needs --transactional-id, the name of the producer in transactions")
+    if options["transactional_id"] == "":
+        fail("--transactional-id is empty; give a name that no other producer has")
     produce(**options)
 
 
@@ -106,6 +124,8 @@ async def produce(
     key_separator: str | None,
     compression: str,
     partition: int | None,
+    transactional_id: str | None,
+    commit_every: int | None,
     cluster: Cluster,
 ) -> None:
     """Send each line of the input as a record, until the input ends or a send fails.
@@ -118,35 +138,40 @@ async def produce(
         key_separator: text between key and value; None = lines have no keys.
         compression: name of the codec.
         partition: its index; None = the partitioner chooses.
+        transactional_id: of the producer; None = it sends without transactions.
+        commit_every: lines of a transaction; None = the whole input is one.
         cluster: addresses and security.
     """
     read = json_line if as_json else plain_reader(key_separator)
     settings = producer_settings(cluster, compression)
+    if transactional_id is not None:
+        settings["transactional_id"] = transactional_id
     async with connect(cluster) as admin:
         described = await created_topic(admin, topic)
         limits, retry_s = await read_limits(admin, topic), settings["delivery_timeout_ms"] / 1000
         sender = RecordSender(admin, described, partition, limits, retry_s=retry_s)
+        sending = sender if transactional_id is None else TransactionalSender(sender, commit_every)
         async with open_client(
             cluster, Producer, on_outage=sender.outage, on_error=sender.failed, **settings
         ) as producer:
             sender.producer = producer
             if source.isatty():
                 click.echo("each line is sent as a record; Ctrl-D ends the input", err=True)
-            interrupts = cancel_on_sigterm(lambda: f"kafkalite: interrupted; {sender.report()}")
+            interrupts = cancel_on_sigterm(lambda: f"kafkalite: interrupted; {sending.report()}")
             try:
-                await send_all(source, read, sender, keep_cr=keep_cr, linger_s=settings["linger_ms"] / 1000)
+                await send_all(source, read, sending, keep_cr=keep_cr, linger_s=settings["linger_ms"] / 1000)
             except (Failure, KafkaError) as failure:
-                await sender.abandon()
-                raise Failure(sender.failure_text(failure)) from failure
+                await sending.abandon()
+                raise Failure(sending.failure_text(failure)) from failure
             except asyncio.CancelledError:
-                await sender.abandon()
+                await sending.abandon()
                 if interrupts.received:  # else no advertised address is reachable
-                    click.echo(f"kafkalite: interrupted; {sender.report()}", err=True)
+                    click.echo(f"kafkalite: interrupted; {sending.report()}", err=True)
                     interrupts.last_line = str
                 if interrupts.terminated:
                     raise click.exceptions.Exit(TERMINATED) from None
                 raise
-    click.echo(f"sent {sender.acknowledged} record(s) to {topic}", err=True)
+    click.echo(sending.summary(topic), err=True)
 
 
 def producer_settings(cluster: Cluster, compression: str) -> dict[str, Any]:
@@ -163,7 +188,7 @@ def producer_settings(cluster: Cluster, compression: str) -> dict[str, Any]:
 async def send_all(
     source: BinaryIO,
     read: Callable[[bytes, int], RecordLine],
-    sender: RecordSender,
+    sender: RecordSender | TransactionalSender,
     *,
     keep_cr: bool,
     linger_s: float,
@@ -188,9 +213,9 @@ async def send_all(
                     await sender.flush()
                 advance(sum(map(len, lines)) + len(lines))
     except LineFailure:
-        await sender.flush()
+        await sender.keep_sent()
         raise
-    await sender.flush()
+    await sender.finish()
 
 
 async def arrives(source: BinaryIO, linger_s: float) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,15 +19,13 @@ from kafkalite.cli.main import main
 from kafkalite.errors import InvalidRequestError, TransactionalIdNotFoundError
 from kafkalite.model import TopicPartition
 from tests.compat.conftest import MakeTopic, topic_maker, unused_name
-from tests.kit import jvm
-from tests.kit.brokers import AGAINST, IS_KAFKALITE, Broker, broker_under_test, wait_until
+from tests.kit.brokers import Broker, broker_under_test, wait_until
 from tests.kit.clients import Confluent, Record
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.clients.sdk import read_to_end
 from tests.kit.clients.transactional import hang, transactional_producer
 from tests.kit.isolated import Isolated
 
-pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
-SERVED_BY = "kafka" if IS_KAFKALITE else AGAINST  # kafkalite does not serve transactions yet
 SETTINGS = {
     "transaction.partition.verification.enable": "false",  # a late batch begins a transaction that hangs
     "transaction.state.log.num.partitions": "4",
@@ -35,12 +35,13 @@ SETTINGS = {
 PRODUCER_IDS = itertools.count(1_000_000)  # of producers that no coordinator knows
 Kafkalite = Callable[..., Result]
 Start = Callable[[str], Isolated]
+Produce = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that does not verify transactional batches."""
-    with broker_under_test(tmp_path_factory.mktemp("transactions"), SETTINGS, SERVED_BY) as running:
+    with broker_under_test(tmp_path_factory.mktemp("transactions"), SETTINGS) as running:
         yield running
 
 
@@ -74,6 +75,19 @@ def start(broker: Broker) -> Iterator[Start]:
     yield begin
     for each in with_all:
         each.close()
+
+
+@pytest.fixture
+def produce(broker: Broker) -> Produce:
+    """Runs `kafkalite produce` in a process of its own, which has a standard input; returns its standard error."""
+
+    def run(*args: str, stdin: str, code: int = 0) -> str:
+        command = [sys.executable, "-m", "kafkalite", "produce", *args, "--bootstrap-server", broker.address]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=DEADLINE_S)
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    return run
 
 
 def objects(done: Result) -> list[dict[str, Any]]:
@@ -339,3 +353,36 @@ def test_blocking_admin_reads_and_ends_transactions(
         with pytest.raises(TransactionalIdNotFoundError):
             admin.transactions.terminate("nobody")
         assert read_to_end(broker.address, topic, "read_committed") == []
+
+
+def test_produce_commits_lines_in_transactions(broker: Broker, new_topic: MakeTopic, produce: Produce) -> None:
+    topic, name = new_topic(), unused_name("loader")
+
+    def committed() -> list[bytes | None]:
+        return [each.value for each in read_to_end(broker.address, topic, "read_committed")]
+
+    stderr = produce(topic, "--transactional-id", name, "--commit-every", "2", stdin="1\n2\n3\n4\n5\n")
+    assert stderr == f"committed 5 record(s) to {topic} in 3 transaction(s)\n"
+    wait_until(lambda: len(committed()) == 5, "the last marker")
+    lines = "".join(f'{{"value": "{each}"}}\n' for each in "abc") + "{bad\n"
+    stderr = produce(topic, "--json", "--transactional-id", name, "--commit-every", "2", stdin=lines, code=2)
+    assert stderr.startswith("kafkalite: line 4 is not a JSON record")
+    assert stderr.endswith("; 2 record(s) were committed: lines 1 to 2; continue with line 3\n")
+    large = "x" * 1_100_000
+    stderr = produce(topic, "--transactional-id", name, stdin=f"6\n{large}\n7\n", code=2)
+    assert "kafkalite: line 2: " in stderr and "MESSAGE_TOO_LARGE" in stderr
+    assert stderr.endswith("; 0 record(s) were committed; continue with line 1\n")
+    assert produce(topic, "--transactional-id", name, stdin="8\n9\n").endswith("in 1 transaction(s)\n")
+    wait_until(lambda: len(committed()) == 9, "the last marker")
+    assert committed() == [b"1", b"2", b"3", b"4", b"5", b"a", b"b", b"8", b"9"]
+
+
+def test_bad_options_of_produce_in_transactions(new_topic: MakeTopic, produce: Produce) -> None:
+    topic = new_topic()
+    assert "--commit-every needs --transactional-id" in produce(topic, "--commit-every", "2", stdin="", code=2)
+    assert "--transactional-id is empty" in produce(topic, "--transactional-id", "", stdin="", code=2)
+    options = (topic, "--transactional-id", unused_name("wrong"))
+    assert "is not in the range x>=1" in produce(*options, "--commit-every", "0", stdin="", code=2)
+    assert "transactional_id needs acks" in produce(*options, "-X", "acks=1", stdin="", code=2)
+    timeout = produce(*options, "-X", "transaction.timeout.ms=900001", stdin="1\n", code=2)
+    assert "INVALID_TRANSACTION_TIMEOUT" in timeout and len(timeout.splitlines()) == 1

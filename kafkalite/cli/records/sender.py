@@ -111,6 +111,11 @@ class RecordSender:
         self._reported_at = -1  # number of acknowledged records when an outage was reported
 
     @property
+    def lines(self) -> int:
+        """Number of lines that were sent."""
+        return self._lines.next_line - 1
+
+    @property
     def acknowledged(self) -> int:
         """Number of records that were acknowledged."""
         return self.producer.metrics().records_acknowledged
@@ -122,10 +127,17 @@ class RecordSender:
 
     def failure_text(self, failure: Failure | KafkaError) -> str:
         """Return the text of a failure that ends the command, with the line whose record has failed."""
+        return f"{self.cause_text(failure)}; {self.report()}"
+
+    def cause_text(self, failure: Failure | KafkaError) -> str:
+        """Return the error of the first line whose record has failed, else the text of the failure itself."""
         delivered = self._delivered or self._lines.count_delivered()
         error, line = delivered.error, delivered.failed_line
-        text = str(failure) if error is None else f"line {line}: {self._text_of(error)}"
-        return f"{text}; {self.report()}"
+        return str(failure) if error is None else f"line {line}: {self._text_of(error)}"
+
+    def summary(self, topic: str) -> str:
+        """Return what was sent to the topic at the end of the input."""
+        return f"sent {self.acknowledged} record(s) to {topic}"
 
     async def send(self, line: RecordLine) -> None:
         """Queue a record; waits while the buffer is full. Ends the command if a record has failed."""
@@ -161,15 +173,23 @@ class RecordSender:
         if not metrics.records_failed:
             self._lines.forget_acknowledged()
         full = metrics.buffered_bytes >= BUFFER_BYTES or len(self._lines) >= LINES_MAX
-        await self._watched(self.producer.flush() if full else self.producer.drain())
+        await self.watched(self.producer.flush() if full else self.producer.drain())
 
     async def flush(self) -> None:
         """Wait until all records are acknowledged; further records without a key go to the next partition."""
-        await self._watched(self.producer.flush())
+        await self.watched(self.producer.flush())
         self._lines.forget_acknowledged()
         self._next_sticky()
 
-    async def _watched(self, wait: Awaitable[None]) -> None:
+    async def keep_sent(self) -> None:
+        """Wait until the records before a line that is no record are acknowledged."""
+        await self.flush()
+
+    async def finish(self) -> None:
+        """Wait until all records are acknowledged, at the end of the input."""
+        await self.flush()
+
+    async def watched(self, wait: Awaitable[None]) -> None:
         """Wait for the producer; meanwhile watch the topic. Ends the command if a record has failed."""
         waiting = asyncio.ensure_future(wait)
         try:
@@ -179,7 +199,7 @@ class RecordSender:
             waiting.cancel()
         error = waiting.exception()
         if error is not None:
-            fail(self._text_of(error))
+            raise Failure(self._text_of(error)) from error
 
     def _text_of(self, error: BaseException) -> str:
         """Return the text for the error of a record. Raises one that is not of a record."""
@@ -223,11 +243,16 @@ class RecordSender:
         """Wait a moment for the records that are on their way, and end the producer without the others."""
         with suppress(KafkaError):
             await self.producer.flush(ABANDON_S)
-        metrics, self._delivered = self.producer.metrics(), self._lines.count_delivered()
+        metrics = self.producer.metrics()
+        self.note_delivered()
         sent = self._lines.next_line - 1
         self._in_doubt = self._lost + sent - metrics.records_acknowledged - metrics.records_failed
         with suppress(KafkaError):
             await self.producer.close(0)
+
+    def note_delivered(self) -> None:
+        """Let the reports be about the lines that are acknowledged now."""
+        self._delivered = self._lines.count_delivered()
 
     def _next_sticky(self) -> None:
         self._sticky = (self._sticky + 1) % self._partitions
