@@ -318,7 +318,10 @@ class RunningBroker(ABC):
     def _create_checks(self) -> "TransactionChecks":
         from kafkalite.server.hosting.transaction_checks import TransactionChecks
 
-        return TransactionChecks(self)
+        checks = TransactionChecks(self)
+        name = "kafkalite_transaction_verification_failures"
+        self.metrics.gauge(name, "Transactional batches that a coordinator has rejected.", lambda: checks.failures)
+        return checks
 
     def _create_coordinator(self, topic: str) -> Coordinator:
         return COORDINATORS[topic](self)

@@ -89,3 +89,5 @@ async def test_metrics_count_the_transactions_of_the_coordinator(client: Client)
         "kafkalite_transactions_aborted{cause=timeout}": 2,
         "kafkalite_transaction_completion_ms": 70,
     }
+    broker.replicas.transaction_checks.failures = 3  # type: ignore[attr-defined]
+    assert values()["kafkalite_transaction_verification_failures"] == 3
