@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from kafkalite.clock import Timer
 from kafkalite.cluster.metadata.image import FinalizedFeatures
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.producer_ids import ProducerIds
@@ -57,6 +58,7 @@ class TransactionCoordinator:
             reload_on_new_epoch=True,
         )
         self._runtime.ask = self._ask
+        self._write: Timer | None = None
         self._markers = MarkerSender(host, self._runtime.submit, lambda: host.features.transaction_version)
         self.transactions = TransactionService(self._runtime)
         self._runtime.create_shards()
@@ -107,6 +109,8 @@ class TransactionCoordinator:
 
     def close(self) -> None:
         """Stop: pending and later requests fail with NOT_COORDINATOR."""
+        if self._write is not None:
+            self._write.cancel()
         self._markers.close()
         self._runtime.close()
 
@@ -116,10 +120,20 @@ class TransactionCoordinator:
         if isinstance(request, SendMarkers):
             if awaits_markers(self._runtime.machine(partition), request):
                 self._markers.send(partition, request, self._runtime.leader_epoch(partition))
-            if not self._host.replicas.is_writing:  # a flush or another job has committed the decision
-                self._runtime.write_pending()
+            if not self._host.replicas.is_writing:
+                self._write_soon()
         else:
             self._host.producer_ids.draw(partial(self._drawn, partition, request.transactional_id))
+
+    def _write_soon(self) -> None:
+        """Write the markers once for all decisions of this loop iteration: a flush or a follower has committed them."""
+        if self._write is None:
+            clock = self._host.clock
+            self._write = clock.call_at(clock.monotonic(), self._write_markers)
+
+    def _write_markers(self) -> None:
+        self._write = None
+        self._runtime.write_pending()
 
     def _drawn(self, partition: int, transactional_id: str, producer_id: int, error: int) -> None:
         """Pass a new producer id, or the error, to the machine that asked for it."""

@@ -30,7 +30,7 @@ from kafkalite.cluster.broker_peers import CallDone, CallResult
 from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.coordinators.transaction.marker_requests import errors_of, request_for
-from kafkalite.coordinators.transaction.sent_transactions import BrokerQueue, Partitions, SentTransaction, merge
+from kafkalite.coordinators.transaction.sent_transactions import BrokerQueue, Partitions, SentTransaction, extend
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.schema import Request
@@ -178,12 +178,12 @@ class MarkerSender:
         waiting, self._without_leader = self._without_leader, {}
         for queue in self._queues.values():
             if queue.timer is not None:
-                waiting = merge(waiting, queue.waiting)
+                extend(waiting, queue.waiting)
                 queue.waiting = {}
         for of_shard in self._sent.values():
             for transaction in of_shard.values():
                 if transaction.delayed:
-                    waiting = merge(waiting, {transaction: transaction.stop_timer()})
+                    extend(waiting, {transaction: transaction.stop_timer()})
         self._dispatch(waiting)
 
     def close(self) -> None:
@@ -200,6 +200,12 @@ class MarkerSender:
     def _is_current(self, transaction: SentTransaction) -> bool:
         of_shard = self._sent.get(transaction.state_partition, {})
         return of_shard.get(transaction.request.transactional_id) is transaction
+
+    def _end(self, transaction: SentTransaction) -> None:
+        """Send a transaction no more, unless a later one has replaced it."""
+        transaction.stop_timer()
+        if self._is_current(transaction):
+            del self._sent[transaction.state_partition][transaction.request.transactional_id]
 
     def _dispatch(self, waiting: Partitions) -> None:
         """Give partitions to the writer, to the queues of their leaders, or let them wait."""
@@ -248,16 +254,20 @@ class MarkerSender:
             self._host.count_partitions(topic, partial(self._counted, topic))
 
     def _counted(self, topic: str, count: int) -> None:
-        """Partitions that exist in the tree wait for the image; the others were deleted."""
+        """Partitions that exist in the tree wait for the image, unless it has them by now; the others were deleted."""
+        image, known = self._host.image.topics.get(topic), Partitions()
         for transaction, partitions in self._lookups.pop(topic).items():
             if not self._is_current(transaction):
                 continue
-            existing = [each for each in partitions if each.partition < count]
-            if existing:
-                self._without_leader.setdefault(transaction, []).extend(existing)
+            for each in partitions:
+                if image is not None and image.partition(each.partition) is not None:
+                    known.setdefault(transaction, []).append(each)
+                elif each.partition < count:
+                    self._without_leader.setdefault(transaction, []).append(each)
             gone = {each: 0 for each in partitions if each.partition >= count}
             if gone:
                 self._use_errors(transaction, gone)
+        self._dispatch(known)
         self._host.replicas.write_pending()
 
     # results
@@ -268,8 +278,7 @@ class MarkerSender:
             return
         if KafkaErrorCode.TRANSACTION_COORDINATOR_FENCED in errors.values():
             LOGGER.warning("%s: another broker coordinates the transaction", transaction.request.transactional_id)
-            del self._sent[transaction.state_partition][transaction.request.transactional_id]
-            transaction.stop_timer()
+            self._end(transaction)
             return
         transaction.left.difference_update(each for each, error in errors.items() if error in DONE)
         rejected = {each: error for each, error in errors.items() if error not in DONE}
@@ -300,7 +309,7 @@ class MarkerSender:
         request = transaction.request
 
         def complete(machine: TransactionMachineCommands, token: Token, now: Now) -> Effects:
-            self._sent[transaction.state_partition].pop(request.transactional_id, None)
+            self._end(transaction)
             effects = machine.markers_written(request.transactional_id, request.producer_id, request.epoch, now)
             effects.answer(token, None)
             return effects
@@ -316,7 +325,7 @@ class MarkerSender:
             transaction.failures += 1
             transaction.timer = self._after(transaction.failures, self._complete_again, transaction)
         else:
-            del self._sent[transaction.state_partition][transaction.request.transactional_id]
+            self._end(transaction)
 
     def _complete_again(self, transaction: SentTransaction) -> None:
         transaction.stop_timer()
@@ -363,7 +372,8 @@ class MarkerSender:
         queue.failures += 1
         if queue.failures % LOG_EACH == 0:
             LOGGER.warning("broker %d does not accept the markers of %d transactions", broker_id, len(sent))
-        queue.waiting = merge(sent, queue.waiting)
+        extend(sent, queue.waiting)
+        queue.waiting = sent
         queue.timer = self._after(queue.failures, self._send_again, queue)
 
     def _send_again(self, queue: BrokerQueue) -> None:

@@ -82,13 +82,7 @@ class BrokerQueue:
         return taken
 
 
-def merge(first: Partitions, second: Partitions) -> Partitions:
-    """Return the partitions of both.
-
-    Arguments:
-        first, second: are not changed; those of `first` come first.
-    """
-    both = {each: list(partitions) for each, partitions in first.items()}
-    for transaction, partitions in second.items():
-        both.setdefault(transaction, []).extend(partitions)
-    return both
+def extend(partitions: Partitions, others: Partitions) -> None:
+    """Add the partitions of `others` behind those of the same transactions, in place."""
+    for transaction, more in others.items():
+        partitions.setdefault(transaction, []).extend(more)

@@ -68,6 +68,7 @@ class World:
         written: (marker, partition) of this broker, in order.
         errors: of partitions of this broker, 0 for others.
         tree: number of partitions by topic; topics of the image, unless a test changes it.
+        tree_reads: reads of the tree that a test completes; None = they end at once.
         refusal: of the shard: each command fails with it.
     """
 
@@ -81,6 +82,7 @@ class World:
         self.written: list[tuple[TransactionMarker, TopicPartition]] = []
         self.errors: dict[TopicPartition, int] = {}
         self.tree: dict[str, int] = {name: len(leaders) for name, leaders in topics.items()}
+        self.tree_reads: list[Callable[[], object]] | None = None
         self.level = 2
         self.refusal = 0
         self.machine = TransactionMachine()
@@ -144,7 +146,10 @@ class World:
         return self.calls.pop(0)
 
     def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
-        then(self.tree.get(topic, 0))
+        if self.tree_reads is None:
+            then(self.tree.get(topic, 0))
+        else:
+            self.tree_reads.append(lambda: then(self.tree.get(topic, 0)))
 
     def write_pending(self) -> None:
         """Everything is written at once."""

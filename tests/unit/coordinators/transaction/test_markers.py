@@ -177,6 +177,31 @@ def test_partition_that_only_the_tree_has_is_no_deleted_one() -> None:
     assert world.completed == ["7"] and len(world.written) == 1
 
 
+def test_partition_that_comes_while_the_tree_is_read_does_not_wait_for_another_image() -> None:
+    world = World({})
+    world.tree_reads = []
+    world.tree["t"] = 2
+    world.prepare("7", ("t", 0), ("t", 1))
+    world.clock.advance(0)
+    world.leaders["t"] = [OWN, 2]
+    world.image_changed()
+    (complete,) = world.tree_reads
+    complete()
+    world.take().answer()
+    assert world.completed == ["7"]
+
+
+def test_image_change_takes_the_partitions_of_many_transactions() -> None:
+    """Each of them is copied once: copies of all for each took seconds with thousands of transactions."""
+    world = World({"t": [OWN]})
+    world.errors[TopicPartition("t", 0)] = Error.NOT_ENOUGH_REPLICAS
+    for number in range(3_000):
+        world.prepare(str(number), ("t", 0))
+    world.errors.clear()
+    world.image_changed()
+    assert len(world.completed) == 3_000
+
+
 def test_newer_epoch_in_a_partition_ends_the_transaction_there() -> None:
     world = World({"t": [2]})
     world.prepare("7", ("t", 0))
