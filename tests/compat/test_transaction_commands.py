@@ -19,8 +19,7 @@ from kafkalite.cli.main import main
 from kafkalite.errors import InvalidRequestError, TransactionalIdNotFoundError
 from kafkalite.model import TopicPartition
 from tests.compat.conftest import MakeTopic, topic_maker, unused_name
-from tests.kit import jvm
-from tests.kit.brokers import AGAINST, IS_KAFKALITE, Broker, broker_under_test, wait_until
+from tests.kit.brokers import Broker, broker_under_test, wait_until
 from tests.kit.clients import Confluent, Record
 from tests.kit.clients.model import DEADLINE_S
 from tests.kit.clients.sdk import read_to_end
@@ -40,10 +39,9 @@ Produce = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that does not verify transactional batches."""
-    against = getattr(request, "param", AGAINST)
-    with broker_under_test(tmp_path_factory.mktemp("transactions"), SETTINGS, against) as running:
+    with broker_under_test(tmp_path_factory.mktemp("transactions"), SETTINGS) as running:
         yield running
 
 
@@ -186,8 +184,6 @@ def test_topic_describe_shows_last_stable_offset_and_oldest_transaction(
     assert described()[0]["oldest_transaction"] is None
 
 
-@pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
-@pytest.mark.parametrize("broker", ["kafka" if IS_KAFKALITE else AGAINST], indirect=True)
 def test_group_describe_shows_pending_offsets_and_lag_to_last_stable_offset(
     kafkalite: Kafkalite, broker: Broker, new_topic: MakeTopic, start: Start
 ) -> None:
