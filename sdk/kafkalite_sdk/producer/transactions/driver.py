@@ -69,7 +69,6 @@ class Transactions:
         self._participants = Participants()
         records.on_failure(self.batch_failed)
         self._phase = Phase.STARTING  # the one that the records know
-        self._version = V1
         self._broker = "the coordinator"  # that the open request was sent to, for error texts
         self._timeout_s = client.settings.default_api_timeout_s
 
@@ -120,7 +119,7 @@ class Transactions:
             records.reject_records(machine.abort_error())
             records.abort_records(machine.abort_error())
             self._participants.return_to_committed()
-        elif machine.phase is Phase.READY:
+        elif machine.phase in (Phase.READY, Phase.STARTING):
             records.reject_records(ClientUseError(NO_TRANSACTION))
         elif machine.phase is Phase.COMMITTING:
             records.reject_records(ClientUseError("the transaction is being committed; begin another one first"))
@@ -161,7 +160,7 @@ class Transactions:
     def _answered(self, call: TransactionCall, node: int, response: Any) -> None:
         if call.group is None:
             level = self._client.feature(node, FEATURE)
-            self._version = V2 if level is not None and level >= V2 else V1
+            self.machine.version = V2 if level is not None and level >= V2 else V1
         self.machine.answered(call, response, self._client.loop.time(), self._broker)
         self._ended()
 
@@ -231,9 +230,9 @@ class Transactions:
             raise ClientUseError("this Producer is being closed")
         if machine.phase is not Phase.READY:
             raise ClientUseError(f"{self._id()}: another task has begun a transaction; one producer has one at a time")
-        machine.begin(self._version)
+        machine.begin()
         self._phase = Phase.OPEN
-        self._records.begin_transaction(machine.identity, self._version)
+        self._records.begin_transaction(machine.identity, machine.version)
 
     async def send_offsets(self, source: TransactionalConsumer | Offsets, group: Any, timeout_s: float | None) -> None:
         """Commit offsets with the transaction.
@@ -328,11 +327,11 @@ class Transactions:
             transaction is open.
         """
         machine = self.machine
-        if machine.phase is Phase.READY and machine.transaction.error is not None:
+        if machine.phase in (Phase.READY, Phase.STARTING) and machine.transaction.error is not None:
             return
         number = machine.ended + 1
         self.begin_abort()
-        if machine.phase is Phase.READY:
+        if machine.phase in (Phase.READY, Phase.STARTING):
             raise ClientUseError(f"{self._id()}: {NO_TRANSACTION}")
         if machine.phase is not Phase.CLOSED:
             await self._wait(lambda: machine.ended >= number, timeout_s, "the transaction was not aborted")

@@ -48,6 +48,7 @@ class TransactionMachine:
         phase: what the producer does.
         identity: producer id and epoch, as the coordinator has assigned them.
         transaction: the open one, or the last one.
+        version: of the transaction protocol, for the next transaction; the driver sets it before `answered`.
         ended: number of transactions that have ended, failed ones included.
         error: of CLOSED.
         last_error: the last retriable one, None = no request has failed since the last response.
@@ -60,6 +61,7 @@ class TransactionMachine:
         self.phase = Phase.STARTING
         self.identity = NO_PRODUCER_ID
         self.transaction = OpenTransaction(V1)
+        self.version = V1
         self.ended = 0
         self.error: KafkaError | None = None
         self.last_error: KafkaError | None = None
@@ -70,10 +72,10 @@ class TransactionMachine:
 
     # calls of the producer
 
-    def begin(self, version: int) -> None:
-        """Open a transaction; the phase is READY. `version` is that of the transaction protocol."""
+    def begin(self) -> None:
+        """Open a transaction; the phase is READY."""
         assert self.phase is Phase.READY, self.phase
-        self.transaction = OpenTransaction(version)
+        self.transaction = OpenTransaction(self.version)
         self.phase = Phase.OPEN
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
@@ -224,7 +226,10 @@ class TransactionMachine:
         return None
 
     def _complete(self) -> None:
-        self.phase = Phase.READY
+        # A late batch of version 1 could be appended to a transaction of version 2, whose batches add their partitions
+        # (maybeUpdateTransactionV2Enabled of Kafka 4.0).
+        rises = self.transaction.version == V1 and self.version >= V2
+        self.phase = Phase.STARTING if rises else Phase.READY
         self.ended += 1
         self._retries.end()
 
@@ -275,10 +280,10 @@ class TransactionMachine:
             transaction.groups.add(call.request.group_id)  # type: ignore[attr-defined]
         elif step is Step.INIT:
             self.identity = ProducerId(response.producer_id, response.producer_epoch)
+            if self.phase is Phase.ABORTING:
+                self._complete()
             if self.phase is Phase.STARTING:
                 self.phase = Phase.READY
-            elif self.phase is Phase.ABORTING:
-                self._complete()
         elif step is Step.END:
             if transaction.version >= V2 and response.producer_id >= 0:
                 self.identity = ProducerId(response.producer_id, response.producer_epoch)
@@ -343,7 +348,8 @@ class TransactionMachine:
             self.fail(error, recover=reaction is Reaction.RECOVER or aborting)
 
     def _fenced(self, error: KafkaError) -> KafkaError:
-        doubt = "; whether the last transaction was committed is not known" if self.transaction.end_sent else ""
+        unknown = self.transaction.end_sent and self.phase is not Phase.STARTING
+        doubt = "; whether the last transaction was committed is not known" if unknown else ""
         reason = getattr(error, "message", None) or error
         return error_for(KafkaErrorCode.PRODUCER_FENCED, f"{reason}{doubt}; {FENCED_TEXT}")
 

@@ -9,7 +9,7 @@ from collections import deque
 from kafkalite_sdk.membership.settings import MemberIdentity
 from kafkalite_sdk.producer.transactions.machine import TransactionMachine
 from kafkalite_sdk.producer.transactions.reactions import Step
-from kafkalite_sdk.producer.transactions.requests import partition_codes
+from kafkalite_sdk.producer.transactions.requests import V2_MAX, partition_codes
 from kafkalite_sdk.producer.transactions.state import V1, V2, OffsetsToSend, Phase
 from kafkalite_sdk.values import OffsetAndMetadata
 
@@ -35,6 +35,8 @@ class Coordinator:
     """The coordinator of one transactional id.
 
     Attributes:
+        version: of the transaction protocol, by the version of the current request.
+        last_epoch: a repeated InitProducerId with it gets the same response; -1 = it is fenced, too.
         ends: the outcomes of its transactions, True = committed.
         committed: the offsets that transactions have committed.
     """
@@ -42,7 +44,7 @@ class Coordinator:
     def __init__(self, version):
         self.version = version
         self.producer_id = 7
-        self.epoch = -1
+        self.epoch = self.last_epoch = -1
         self.ongoing = False
         self.last_end = None  # producer id, epoch before, outcome: a retry of version 2 gets the same response
         self.ends = []
@@ -50,12 +52,14 @@ class Coordinator:
         self.committed = {}
 
     def handle(self, call):
+        self.version = V2 if call.version_max == V2_MAX else V1
         return getattr(self, call.step.name.lower())(call.request)
 
     def fenced(self, request):
         return (request.producer_id, request.producer_epoch) != (self.producer_id, self.epoch)
 
     def bump(self):
+        self.last_epoch = self.epoch
         if self.epoch >= EPOCH_MAX:
             self.producer_id, self.epoch = self.producer_id + 1, 0
         else:
@@ -71,10 +75,13 @@ class Coordinator:
 
     def init(self, request):
         if request.producer_id >= 0 and self.fenced(request):
+            if request.producer_epoch == self.last_epoch:
+                return InitProducerIdResponse(producer_id=self.producer_id, producer_epoch=self.epoch)
             return InitProducerIdResponse(error_code=Code.PRODUCER_FENCED, producer_id=-1, producer_epoch=-1)
         if self.ongoing:  # it is aborted, and the producer that has begun it is fenced
             self.end_transaction(False)
             self.bump()
+            self.last_epoch = -1
             return InitProducerIdResponse(error_code=Code.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1)
         self.bump()
         return InitProducerIdResponse(producer_id=self.producer_id, producer_epoch=self.epoch)
@@ -153,7 +160,7 @@ class World:
     def __init__(self, version=V2):
         self.now = 0.0
         self.coordinator = Coordinator(version)
-        self.version = version
+        self.version = version  # the level of the cluster
         backoff = Backoff(0.1, 1.0, lambda: 0.5)
         self.machine = TransactionMachine("orders-writer", 60_000, backoff, Backoff(0.02, 1.0, lambda: 0.5))
         self.records_open = False
@@ -181,6 +188,8 @@ class World:
                 return True
         else:
             response = with_code(call, outcome)
+        if call.group is None:
+            self.machine.version = self.version
         self.machine.answered(call, response, self.now, BROKER)
         return True
 
@@ -201,11 +210,11 @@ class World:
         self.sent.clear()
 
     def begin(self):
-        self.machine.begin(self.version)
+        self.machine.begin()
 
     def produce(self, *partitions):
         """Records of these partitions are sent and acknowledged."""
-        if self.version == V1:
+        if self.machine.transaction.version == V1:
             self.machine.add(partitions or [PARTITION])
             self.run()
         else:

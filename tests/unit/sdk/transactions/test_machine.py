@@ -3,6 +3,7 @@
 import pytest
 from kafkalite_sdk.producer.partition_sender import ProducerId
 from kafkalite_sdk.producer.transactions.reactions import Reaction, Step, reaction_to
+from kafkalite_sdk.producer.transactions.requests import init_producer_id
 from kafkalite_sdk.producer.transactions.state import V1, V2, Phase
 
 from kafkalite.errors import (
@@ -361,6 +362,80 @@ def test_forgotten_sequences_of_version_1_need_another_epoch_before_the_next_tra
     assert world.machine.phase is Phase.STARTING
     world.run()
     assert world.machine.identity == ProducerId(7, 1) and world.machine.phase is Phase.READY
+
+
+def test_a_repeated_request_for_another_epoch_gets_the_same_one():
+    world = started(V1)
+    world.begin()
+    world.produce()
+    world.machine.batch_failed(KafkaTimeoutError("orders-0: not acknowledged in 120 s"))
+    world.script_next(INIT, LOST)
+    world.abort()
+    assert world.sent == [ADD, END, INIT, INIT]
+    assert world.machine.phase is Phase.READY and world.machine.identity == ProducerId(7, 1)
+
+
+def test_a_request_for_another_epoch_within_a_transaction_fences_its_producer():
+    world = started(V1)
+    world.begin()
+    world.produce()
+    request = init_producer_id("orders-writer", 60_000, world.machine.identity)
+    codes = [world.coordinator.handle(request).error_code for _ in range(2)]
+    assert codes == [Code.CONCURRENT_TRANSACTIONS, Code.PRODUCER_FENCED]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_level_that_rises_brings_another_epoch_before_the_next_transaction(committed):
+    world = started(V1)
+    world.begin()
+    world.produce()
+    world.version = V2
+    if committed:
+        world.machine.commit()
+    else:
+        world.machine.abort()
+    world.step()
+    assert world.machine.ended == 1 and world.machine.phase is Phase.STARTING  # the outcome does not wait
+    world.run()
+    assert world.sent == [ADD, END, INIT] and world.machine.identity == ProducerId(7, 1)
+    world.begin()
+    world.produce()
+    world.commit()
+    assert world.sent == [ADD, END, INIT, END] and world.coordinator.ends == [committed, True]
+    assert world.machine.transaction.version == V2 and world.machine.phase is Phase.READY
+
+
+def test_a_level_that_rises_during_an_abort_that_brings_another_epoch_needs_no_second_one():
+    world = started(V1)
+    world.begin()
+    world.produce()
+    world.machine.batch_failed(KafkaTimeoutError("orders-0: not acknowledged in 120 s"))
+    world.version = V2
+    world.abort()
+    assert world.sent == [ADD, END, INIT] and world.machine.phase is Phase.READY and world.machine.ended == 1
+
+
+def test_a_level_that_falls_keeps_the_epoch_of_the_last_end():
+    world = started(V2)
+    world.begin()
+    world.produce()
+    world.version = V1
+    world.commit()
+    world.begin()
+    world.produce()
+    world.commit()
+    assert world.sent == [END, ADD, END] and world.machine.identity == ProducerId(7, 1)
+
+
+def test_a_producer_that_is_fenced_between_transactions_knows_the_outcome_of_the_last_one():
+    world = started(V1)
+    world.begin()
+    world.produce()
+    world.version = V2
+    world.script_next(INIT, Code.PRODUCER_FENCED)
+    world.commit()
+    assert world.machine.phase is Phase.CLOSED and isinstance(world.machine.error, ProducerFencedError)
+    assert "not known" not in str(world.machine.error)
 
 
 def test_an_error_of_the_application_is_no_kafka_error():
