@@ -1,4 +1,4 @@
-"""The replica from which a consumer in a rack reads (KIP-392).
+"""The replica from which a consumer in a rack reads (KIP-392); `server/requests/rack_aware_fetch` has the candidates.
 
 Sources: RackAwareReplicaSelector.java, ReplicaView.java, ReplicaManager.findPreferredReadReplica of Apache Kafka 3.9.
 """

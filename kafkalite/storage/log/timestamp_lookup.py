@@ -1,5 +1,7 @@
 """Finds the first record at or after a timestamp, in steps: the caller reads records and waits for the disk.
 
+`_speedups/storage/segment_core` uses the time index of a segment, `_speedups/storage/index` searches it.
+
 Source: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 """
 

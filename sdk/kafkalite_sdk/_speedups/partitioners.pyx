@@ -1,4 +1,5 @@
-"""Hashes that map a key to a partition, so that all clients of a topic agree.
+"""Hashes that map a key to a partition, so that all clients of a topic agree. `RecordAccumulator.target` chooses the
+partition of a record: the one that is given, of the hash, or without a key that of the open batch.
 
 Sources: Utils.murmur2 of Apache Kafka; rd_kafka_msg_partitioner_consistent of librdkafka (crc32).
 """

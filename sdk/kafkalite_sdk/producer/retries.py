@@ -1,6 +1,7 @@
 """Decides what follows when a broker rejects a batch: a retry, a split, a new epoch of the producer, or a failure.
 
-The `sender` carries it out. Source: Sender.java of Apache Kafka 4.3.
+The `sender` carries it out. Which errors are retriable at all is in the table of `kafkalite/errors`. Source:
+Sender.java of Apache Kafka 4.3.
 """
 
 from enum import Enum

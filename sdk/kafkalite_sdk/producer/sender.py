@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from itertools import chain
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.backoff import Backoff
 from kafkalite.errors import DecodeError, KafkaError, KafkaTimeoutError
@@ -25,15 +25,10 @@ from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 from kafkalite_sdk._speedups.sender_core import ProduceCall, SenderCore
 from kafkalite_sdk.client.cluster_view import NO_LEADER
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
-from kafkalite_sdk.producer.retries import (
-    COMPLETING_PAUSE_S,
-    MAYBE_APPENDED,
-    AfterError,
-    PartitionResponse,
-    after_error,
-    error_of,
-)
 from kafkalite_sdk.producer.settings import ProducerSettings
+
+if TYPE_CHECKING:
+    from kafkalite_sdk.producer.retries import PartitionResponse
 
 LOGGER = logging.getLogger("kafkalite_sdk.retries")
 
@@ -217,7 +212,7 @@ class Sender(SenderCore):
         call: ProduceCall,
         partition: PartitionSender,
         batch: ProducerBatch,
-        outcome: PartitionResponse | None,
+        outcome: "PartitionResponse | None",
         now: float,
     ) -> None:
         """End an attempt to send a batch that has failed: retry or fail it, by the response.
@@ -228,6 +223,9 @@ class Sender(SenderCore):
             outcome: the error; None = the response has none for the partition.
             now: in seconds of the loop's clock.
         """
+        # A first import of the SDK does not need it.
+        from kafkalite_sdk.producer.retries import COMPLETING_PAUSE_S, MAYBE_APPENDED, AfterError, after_error, error_of
+
         if outcome is None:
             batch.in_doubt = True
             self._retry(partition, batch, KafkaError(f"broker {call.node} has reported no outcome"), now)

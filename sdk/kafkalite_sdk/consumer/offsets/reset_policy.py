@@ -1,6 +1,7 @@
 """The start of a consumer in a partition that has no valid position: the values of `auto_offset_reset`.
 
-Pure: the wall time is a parameter. Sources: AutoOffsetResetStrategy.java of Apache Kafka 4.3; KIP-1106.
+Pure: the wall time is a parameter. `offset_resolver` decides when a position is reset. Sources:
+AutoOffsetResetStrategy.java of Apache Kafka 4.3; KIP-1106.
 """
 
 import re
