@@ -104,7 +104,7 @@ class Side:
         )
         if producer is not None:
             request.producer_id, request.producer_epoch = self._id(producer), producer.epoch
-        answer = await self._calm(request, self._init)
+        answer = await self._quiet(request, self._init)
         return answer.error_code, self._known(answer.producer_id, answer.producer_epoch)
 
     async def end(self, producer: Producer, commit: bool) -> tuple[int, Producer]:
@@ -114,10 +114,10 @@ class Side:
             producer_epoch=producer.epoch,
             committed=commit,
         )
-        answer = await self._calm(request, self._end)
+        answer = await self._quiet(request, self._end)
         return answer.error_code, self._known(answer.producer_id, answer.producer_epoch)
 
-    async def _calm(self, request: Any, version: int) -> Any:
+    async def _quiet(self, request: Any, version: int) -> Any:
         """Send a request, and wait until no transaction is being completed."""
         end = time.monotonic() + DEADLINE_S
         while (answer := await self.peer.call(request, version_max=version)).error_code in LOADING:
