@@ -151,8 +151,8 @@ BUGS = (
     Bug(
         "any attempt of a producer opens its transaction",
         "kafkalite/_speedups/storage/producer_state.pyx",
-        "            if self.verifications.get(header.producer_id) is not verification:\n",
-        "            if header.producer_id not in self.verifications:\n",
+        "        if self.verifications.get(producer_id) is not verification:\n",
+        "        if producer_id not in self.verifications:\n",
         "tests/unit/storage/test_verifications.py::test_late_answer_does_not_open_the_next_transaction",
         "assert",
         "producer_state",

@@ -294,27 +294,30 @@ cdef class LogCore:
             return -INVALID_RECORD
         return self.producers.check(header, marker, client, verification, marker_version)
 
-    def producer_error(self, batch, int marker_version=0):
-        """Return the Kafka error code with which `append` would reject a batch of the broker for its producer, 0 = none.
+    def transaction_error(self, int64_t producer_id, int16_t epoch, Verification verification=None):
+        """Return the Kafka error code with which `append` would reject records of a transaction, 0 = none.
 
         Arguments:
-            batch: buffer of exactly one batch.
-            marker_version: as for `append`.
+            producer_id, epoch: of the producer.
+            verification: as for `append`; without it only an open transaction is continued.
+
+        Errors: INVALID_PRODUCER_EPOCH for an older epoch; INVALID_TXN_STATE while the transaction is not open here, and
+        the verification has ended.
         """
-        cdef Py_buffer view
-        cdef BatchHeader header
-        cdef EndMarker marker
-        cdef const uint8_t *p
-        cdef int64_t verdict
-        PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
-        try:
-            p = <const uint8_t *> view.buf
-            verdict = check_frame(p, view.len, self.segment_bytes, &header)
-            if verdict == NEW_BATCH and header.producer_id >= 0:
-                verdict = self.check_producer(p, view.len, &header, &marker, False, None, marker_version)
-        finally:
-            PyBuffer_Release(&view)
-        return -verdict if verdict < NEW_BATCH else 0
+        return self.producers.transaction_error(
+            self.producers.entries.get(producer_id), producer_id, epoch, verification
+        )
+
+    def marker_error(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int version):
+        """Return the Kafka error code with which `append` would reject a marker, 0 = none.
+
+        Arguments:
+            producer_id, epoch, coordinator_epoch: of the marker.
+            version: of the transaction; 2 needs a greater epoch.
+
+        Errors: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        return self.producers.marker_error(producer_id, epoch, coordinator_epoch, version)
 
     def begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
         """Return the `Verification` with which a batch may open a transaction after the coordinator's answer.
@@ -326,6 +329,15 @@ cdef class LogCore:
         Source: UnifiedLog.maybeStartTransactionVerification.
         """
         return self.producers.begin_verification(producer_id, epoch, sequence, adds)
+
+    def end_verification(self, int64_t producer_id, Verification verification not None):
+        """End an attempt that the coordinator has rejected for ever: it does not know the producer or its epoch.
+
+        Arguments:
+            producer_id: of the batch.
+            verification: from `begin_verification`.
+        """
+        self.producers.end_verification(producer_id, verification)
 
     def has_open_transaction(self, int64_t producer_id, int16_t epoch):
         """Whether a producer has an open transaction with this epoch."""

@@ -48,6 +48,7 @@ cdef class Verification:
     cdef int16_t epoch
     cdef int32_t lowest_sequence
     cdef bint adds
+    cdef int attempts             # that may succeed yet
     cdef int64_t begun_ms         # when `expire` first saw it; -1 = not yet
 
     cdef int update(self, int16_t epoch, int32_t sequence) noexcept nogil
@@ -69,7 +70,12 @@ cdef class ProducerState:
     ) except? -1000
     cdef bint is_early(self, Producer entry, const BatchHeader *header) except -1
     cdef Verification begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
+    cdef int end_verification(self, int64_t producer_id, Verification verification) except -1
     cdef bint has_open_transaction(self, int64_t producer_id, int16_t epoch) except -1
+    cdef int transaction_error(
+        self, Producer entry, int64_t producer_id, int16_t epoch, Verification verification
+    ) except -1
+    cdef int marker_error(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int version) except -1
     cdef int64_t check_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil
     cdef int note(self, const BatchHeader *header, int64_t base_offset, const EndMarker *marker) except -1
     cdef int expect_first(self, const BatchHeader *header) except -1

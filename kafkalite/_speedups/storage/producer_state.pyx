@@ -19,8 +19,10 @@ batches of each producer, and the open transactions.
    sequence may have failed with a retriable error. With TV2 an unknown producer begins at sequence 0.
 8. A marker of an older coordinator, or of an older epoch of its producer, is rejected. A marker of TV2 needs a greater
    epoch, or repeats the last marker while no transaction is open (KIP-1228, KAFKA-19999).
+9. An attempt whose producer or epoch the coordinator does not know can never succeed. A verification that has only such
+   attempts is removed at once, so that unknown producers take no memory. After other errors it stays, for invariant 7.
 
-Deviation: a repeated batch is answered before anything is verified. Kafka asks the coordinator first, and fails a batch
+Deviations: Kafka keeps every verification until it expires. A repeated batch is answered before anything is verified. Kafka asks the coordinator first, and fails a batch
 whose response was lost, once its transaction has ended.
 Sources: ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java, VerificationStateEntry.java,
 UnifiedLog.java of Apache Kafka 4.3, KIP-98, KIP-890.
@@ -305,12 +307,9 @@ cdef class ProducerState:
                 self.duplicates += 1
                 return found
         if transactional and (client or verification is not None) and not has_open(entry, header.producer_epoch):
-            if entry is not None and header.producer_epoch < entry.epoch:
-                return -INVALID_PRODUCER_EPOCH           # KAFKA-19690: the client can abort, and continue
-            if verification is None:
-                return UNVERIFIED
-            if self.verifications.get(header.producer_id) is not verification:
-                return -INVALID_TXN_STATE                # a marker has ended the transaction meanwhile
+            found = self.transaction_error(entry, header.producer_id, header.producer_epoch, verification)
+            if found:
+                return UNVERIFIED if verification is None and found == INVALID_TXN_STATE else -found
         if client and self.verifications and self.is_early(entry, header):
             return -OUT_OF_ORDER_SEQUENCE_NUMBER
         if entry is None:
@@ -332,11 +331,46 @@ cdef class ProducerState:
             found = self.verifications[producer_id] = Verification.__new__(Verification, epoch, sequence, adds)
         else:
             found.update(epoch, sequence)
+        found.attempts += 1
         return found
+
+    cdef int end_verification(self, int64_t producer_id, Verification verification) except -1:
+        """End an attempt that can never succeed; see invariant 9."""
+        verification.attempts -= 1
+        if verification.attempts <= 0 and self.verifications.get(producer_id) is verification:
+            del self.verifications[producer_id]
+        return 0
 
     cdef bint has_open_transaction(self, int64_t producer_id, int16_t epoch) except -1:
         cdef Producer entry = self.entries.get(producer_id)
         return has_open(entry, epoch)
+
+    cdef int transaction_error(
+        self, Producer entry, int64_t producer_id, int16_t epoch, Verification verification
+    ) except -1:
+        """0 where records of a transaction may be appended, else a Kafka error code; see invariant 6."""
+        if has_open(entry, epoch):
+            return 0
+        if entry is not None and epoch < entry.epoch:
+            return INVALID_PRODUCER_EPOCH                # KAFKA-19690: the client can abort, and continue
+        if verification is None:
+            return INVALID_TXN_STATE
+        if self.verifications.get(producer_id) is not verification:
+            return INVALID_TXN_STATE                     # a marker has ended the transaction meanwhile
+        return 0
+
+    cdef int marker_error(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int version) except -1:
+        """0 where a marker may be appended, else a Kafka error code; see invariant 8."""
+        cdef Producer entry = self.entries.get(producer_id)
+        cdef BatchHeader header
+        cdef EndMarker marker
+        cdef int64_t verdict
+        if entry is None:
+            return 0
+        header.producer_epoch = epoch
+        marker.coordinator_epoch = coordinator_epoch
+        verdict = check_marker(entry, &header, &marker, version)
+        return 0 if verdict == NEW_BATCH else <int> -verdict
 
     cdef int64_t check_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil:
         if header.producer_epoch < entry.epoch:

@@ -185,6 +185,11 @@ class Partition(PartitionState):
         """Whether a job works on an append or on the log, or the appends are paused."""
         return self._in_job
 
+    @property
+    def queues_appends(self) -> bool:
+        """Whether an append would wait in the queue now."""
+        return self._in_job or bool(self._queue)
+
     def append_waiting(self, append: Append) -> None:
         """Continue an append that has waited for the coordinator: behind those in the queue while a job is running."""
         if self._in_job:

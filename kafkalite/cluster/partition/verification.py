@@ -16,7 +16,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.cluster.partition.append import Append, WaitingBatch
@@ -24,6 +24,9 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.records import ValidationResult
 from kafkalite.storage.log.log import Log
+
+if TYPE_CHECKING:
+    from kafkalite._speedups.storage.producer_state import Verification
 
 PRODUCER = struct.Struct(">qhi")  # producer id, epoch and base sequence of a batch
 PRODUCER_AT = 43
@@ -44,6 +47,16 @@ TRANSLATED = {
     KafkaErrorCode.PRODUCER_FENCED: KafkaErrorCode.INVALID_PRODUCER_EPOCH,
     KafkaErrorCode.CLUSTER_AUTHORIZATION_FAILED: KafkaErrorCode.INVALID_TXN_STATE,
 }
+
+
+# The coordinator does not know the producer, or its epoch has ended: an attempt with them can never succeed.
+UNKNOWN_PRODUCER = frozenset(
+    {
+        KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        KafkaErrorCode.INVALID_PRODUCER_EPOCH,
+        KafkaErrorCode.PRODUCER_FENCED,
+    }
+)
 
 
 class TransactionChecks(Protocol):
@@ -155,6 +168,8 @@ class WaitingBatches:
 
     def _end_check(self, append: Append, waiting: WaitingBatch, error: int) -> None:
         """The coordinator has answered with an error code or 0."""
+        if error:
+            end_attempt(self._partition.log, waiting.producer_id, waiting.verification, error)
         if not self._is_first(append, waiting):
             return
         waiting.error = error
@@ -168,13 +183,11 @@ class WaitingBatches:
         self._checks.write_pending()
 
     def _is_entry_removed(self, waiting: WaitingBatch) -> bool:
-        log, producer_id = self._partition.log, waiting.producer_id
-        if log is None or log.has_open_transaction(producer_id, waiting.epoch):
+        log = self._partition.log
+        if log is None:
             return False
-        known = log.producers.entries.get(producer_id)
-        if known is not None and known.epoch > waiting.epoch:  # the append fails with INVALID_PRODUCER_EPOCH
-            return False
-        return log.producers.verifications.get(producer_id) is not waiting.verification
+        error = log.transaction_error(waiting.producer_id, waiting.epoch, waiting.verification)
+        return error == KafkaErrorCode.INVALID_TXN_STATE
 
     def job_ended(self) -> None:
         """Continue with the batches that were answered while a job was running."""
@@ -210,6 +223,19 @@ class WaitingBatches:
         queues, self._queues = self._queues, {}
         self._answered.clear()
         call_each(lambda append: append.reject(error), [append for queue in queues.values() for append in queue])
+
+
+def end_attempt(log: Log | None, producer_id: int, verification: "Verification | None", error: int) -> None:
+    """End an attempt to open a transaction, if it can never succeed.
+
+    Arguments:
+        log: of the partition; None: it is not open any more.
+        producer_id: of the batch.
+        verification: of the attempt.
+        error: of the coordinator.
+    """
+    if log is not None and verification is not None and error in UNKNOWN_PRODUCER:
+        log.end_verification(producer_id, verification)
 
 
 def epoch_of(append: Append) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from kafkalite.callbacks import Completion, FanIn
+from kafkalite.coordinators.runtime.partition_writer import TransactionOfRecords
 from kafkalite.coordinators.runtime.queries import query_all, query_command, when_committed
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.coordinators.runtime.shard import CommandCompletion
@@ -50,21 +51,28 @@ class GroupService:
         self._runtime.submit(self._runtime.partition_for(group), command, completion)
 
     def commit_in_transaction(
-        self, group: str, command: Command, producer_epoch: int, completion: CommandCompletion
+        self, group: str, command: Command, transaction: TransactionOfRecords, completion: CommandCompletion
     ) -> None:
-        """Run the commit of a transaction as `submit`; `producer_epoch` is that of its producer."""
-        self._runtime.submit(self.partition_for(group), command, completion, producer_epoch=producer_epoch)
+        """Run the commit of a transaction as `submit`.
+
+        Arguments:
+            group, command: as for `submit`.
+            transaction: of the records.
+            completion: fails also with the error with which the log would reject the records.
+        """
+        self._runtime.submit(self.partition_for(group), command, completion, transaction=transaction)
 
     def end_transaction(self, partition: int, marker: TransactionMarker, completion: CommandCompletion) -> None:
         """End the pending offsets of a transaction, and append its marker, in one step.
 
         Arguments:
             partition: of `__consumer_offsets`.
-            marker: the log accepts it.
-            completion: its result is 0; fails with the errors of `submit`.
+            marker: of the transaction.
+            completion: its result is 0; fails with the errors of `submit`, and with that of a marker that the log would
+                reject.
         """
         if partition in self._runtime.partitions():
-            self._runtime.submit(partition, partial(end_transaction, marker), completion)
+            self._runtime.submit(partition, partial(end_transaction, marker), completion, transaction=marker)
         else:
             completion.fail(KafkaErrorCode.NOT_COORDINATOR)
 

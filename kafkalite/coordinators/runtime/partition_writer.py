@@ -2,13 +2,14 @@
 
 The records of a command are one batch, which is split only if it would be larger than `max.message.bytes`; a single
 record may be larger. Records of a transaction are a batch of its producer, without a sequence; the marker that ends a
-transaction is a control batch. The responses of a command are sent only after one system call has written all its
-batches.
+transaction is a control batch. The log checks both before the command runs (`rejection`), and they are appended in the
+same step: while appends wait for a job of the partition, the commands are refused. The responses of a command are sent
+only after one system call has written all its batches.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalite.callbacks import FanIn
 from kafkalite.cluster.partition.append import Append, OwnAppend
@@ -20,6 +21,10 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder
 from kafkalite.state.effects import Now
 
+if TYPE_CHECKING:
+    from kafkalite._speedups.storage.producer_state import Verification
+    from kafkalite.records.control import TransactionMarker
+
 
 class WriterHost(LoaderHost, Protocol):
     """The broker, as a writer needs it."""
@@ -27,12 +32,26 @@ class WriterHost(LoaderHost, Protocol):
     replicas: Replicas
 
 
-class _Fields(NamedTuple):
+class TransactionOfRecords(NamedTuple):
+    """The transaction of the records of a command.
+
+    Arguments:
+        producer_id, epoch: of the producer.
+        verification: with which the records may open it in the log; None: it is open.
+    """
+
     producer_id: int
-    producer_epoch: int
+    epoch: int
+    verification: "Verification | None" = None
 
 
-NO_TRANSACTION = _Fields(-1, -1)
+NO_TRANSACTION = TransactionOfRecords(-1, -1)
+
+
+class _OwnBatch(NamedTuple):
+    data: bytearray
+    verification: "Verification | None" = None
+    marker_version: int = 0
 
 
 class PartitionWriter:
@@ -51,24 +70,54 @@ class PartitionWriter:
         self._serde = serde
         self._loads = loads
 
-    def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
+    def append(
+        self,
+        records: list[object],
+        now: Now,
+        transaction: "TransactionOfRecords | TransactionMarker | None",
+        done: Callable[[int], None],
+    ) -> None:
         """Append the records of one command.
 
         Arguments:
             records: of the machine.
             now: the time of the command.
-            producer_epoch: of their transaction, -1 = none.
+            transaction: for which `rejection` has returned 0 in this step; None: the records have no transaction.
             done: called with 0 when all are committed, or with the error code of one that failed.
 
         Raises: EncodeError, BatchError if a record cannot be stored; nothing was appended then.
         """
-        batches = self._batches(records, now, producer_epoch)
+        of_records = transaction if isinstance(transaction, TransactionOfRecords) else NO_TRANSACTION
+        batches = self._batches(records, now, of_records)
         if len(batches) == 1:
-            self._partition.append_internal(OwnAppend(batches[0], lambda append: done(append.error)))
+            self._append_one(batches[0], lambda append: done(append.error))
         else:
             errors = FanIn[int](len(batches), lambda codes: done(next(filter(None, codes), 0)))
             for index, batch in enumerate(batches):
-                self._partition.append_internal(OwnAppend(batch, partial(put_error, errors, index)))
+                self._append_one(batch, partial(put_error, errors, index))
+
+    def _append_one(self, batch: _OwnBatch, done: Callable[[Append], None]) -> None:
+        self._partition.append_internal(OwnAppend(batch.data, done, batch.verification, batch.marker_version))
+
+    def rejection(self, transaction: "TransactionOfRecords | TransactionMarker") -> int:
+        """Return the error with which the log would reject records or the marker of a transaction now, 0 = none.
+
+        COORDINATOR_LOAD_IN_PROGRESS while appends wait for a job of the partition: a marker among them may end the
+        transaction that the log still has.
+
+        Arguments:
+            transaction: of a command.
+        """
+        partition = self._partition
+        log, is_marker = partition.log, not isinstance(transaction, TransactionOfRecords)
+        if partition.queues_appends or (log is None and not is_marker):
+            return KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if log is None:
+            return 0
+        if isinstance(transaction, TransactionOfRecords):
+            return log.transaction_error(*transaction)
+        epoch, coordinator_epoch = transaction.producer_epoch, transaction.coordinator_epoch
+        return log.marker_error(transaction.producer_id, epoch, coordinator_epoch, transaction.version)
 
     def refusal(self) -> int:
         """NOT_ENOUGH_REPLICAS while fewer replicas are in sync than appends with acks=all need, else 0."""
@@ -95,8 +144,8 @@ class PartitionWriter:
         """Write the batches that were appended outside a loop iteration of the network."""
         self._host.replicas.write_pending()
 
-    def _batches(self, records: list[object], now: Now, producer_epoch: int) -> list[bytearray]:
-        builder, serde, built = Builder(self._partition.config.max_message_bytes), self._serde, list[bytearray]()
+    def _batches(self, records: list[object], now: Now, transaction: TransactionOfRecords) -> list[_OwnBatch]:
+        builder, serde, built = Builder(self._partition.config.max_message_bytes), self._serde, list[_OwnBatch]()
         fields, at = NO_TRANSACTION, 0
         while at < len(records):
             if fields is NO_TRANSACTION:
@@ -107,7 +156,7 @@ class PartitionWriter:
             marker = serde.marker(record)
             if marker is not None:
                 built += self._batch_before(builder, fields)
-                built.append(bytearray(marker.build(now.wall_ms)))
+                built.append(_OwnBatch(bytearray(marker.build(now.wall_ms)), marker_version=marker.version))
                 fields, at = NO_TRANSACTION, at + 1
                 continue
             several = serde.several(record)
@@ -119,18 +168,18 @@ class PartitionWriter:
             key, value = serde.encode(record)
             if producer_id != fields.producer_id:
                 built += self._batch_before(builder, fields)
-                fields = _Fields(producer_id, producer_epoch) if producer_id >= 0 else NO_TRANSACTION
+                fields = fields_of(producer_id, transaction)
             if builder.append(now.wall_ms, key, value) < 0:
                 built.append(self._built(builder, fields))
                 builder.append(now.wall_ms, key, value)
         built += self._batch_before(builder, fields)
         return built
 
-    def _batch_before(self, builder: Builder, fields: _Fields) -> list[bytearray]:
+    def _batch_before(self, builder: Builder, fields: TransactionOfRecords) -> list[_OwnBatch]:
         """The batch that ends here; none if no record was added to it."""
         return [self._built(builder, fields)] if len(builder) else []
 
-    def _built(self, builder: Builder, fields: _Fields) -> bytearray:
+    def _built(self, builder: Builder, fields: TransactionOfRecords) -> _OwnBatch:
         compression = self._serde.compression(self._host.config)
         if fields is NO_TRANSACTION:
             batch = builder.build(compression)
@@ -138,11 +187,24 @@ class PartitionWriter:
             batch = builder.build(
                 compression,
                 producer_id=fields.producer_id,
-                producer_epoch=fields.producer_epoch,
+                producer_epoch=fields.epoch,
                 transactional=True,
             )
         builder.clear()
-        return bytearray(batch)
+        return _OwnBatch(bytearray(batch), fields.verification)
+
+
+def fields_of(producer_id: int, transaction: TransactionOfRecords) -> TransactionOfRecords:
+    """Return the fields of the batch of a record.
+
+    Arguments:
+        producer_id: of the record, -1 = it has no transaction.
+        transaction: of the command; its epoch is that of all its records.
+    """
+    if producer_id < 0:
+        return NO_TRANSACTION
+    own = producer_id == transaction.producer_id
+    return transaction if own else TransactionOfRecords(producer_id, transaction.epoch)
 
 
 def nothing() -> None:

@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalite._speedups.wire.java_hash import java_hash
 from kafkalite.callbacks import call_each
@@ -33,6 +33,9 @@ from kafkalite.coordinators.runtime.record_serde import RecordSerde
 from kafkalite.coordinators.runtime.shard import Command, CommandCompletion, CoordinatorShard, Machine
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.slicing import Slicer, Steps
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.runtime.shard import Transaction
 
 FAILURE_LOG_S = 60.0
 LOGGER = logging.getLogger("kafkalite.coordinators")
@@ -154,7 +157,7 @@ class CoordinatorRuntime(Generic[M]):
         command: Command[M],
         completion: CommandCompletion | None = None,
         *,
-        producer_epoch: int = -1,
+        transaction: "Transaction" = None,
         is_query: bool = False,
     ) -> None:
         """Run a command on a shard's machine.
@@ -164,7 +167,8 @@ class CoordinatorRuntime(Generic[M]):
             command: called with the machine, the token and the time, immediately or never.
             completion: the token, completed exactly once, now or later. Without it the command has no response; it is
                 delayed until the shard is loaded, and dropped if the shard is elsewhere.
-            producer_epoch: of the transaction of the records; -1 = none.
+            transaction: of the records, or the marker that the command appends; None = none. `completion` fails with
+                the error with which the log would reject them.
             is_query: it changes nothing, so it runs also while too few replicas are in sync.
 
         `completion.fail` receives COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or
@@ -173,12 +177,12 @@ class CoordinatorRuntime(Generic[M]):
         """
         found = self._shards.get(partition)
         if found is not None and (self._creating is None or completion is None):
-            found.submit(command, completion, producer_epoch, is_query=is_query)
+            found.submit(command, completion, transaction, is_query=is_query)
         elif completion is not None:
             if self._closed or (self._is_known and self._creating is None):
                 completion.fail(KafkaErrorCode.NOT_COORDINATOR)
             else:
-                self.ensure_topic(partial(self._submit_created, partition, command, completion, producer_epoch))
+                self.ensure_topic(partial(self._submit_created, partition, command, completion, transaction))
 
     def write_pending(self) -> None:
         """Write the records of commands that ran outside a loop iteration of the network."""
@@ -288,13 +292,18 @@ class CoordinatorRuntime(Generic[M]):
             LOGGER.error("%s cannot be created: %s; each request retries", self._topic.name, reason)
 
     def _submit_created(
-        self, partition: int, command: Command[M], completion: CommandCompletion, producer_epoch: int, error: int
+        self,
+        partition: int,
+        command: Command[M],
+        completion: CommandCompletion,
+        transaction: "Transaction",
+        error: int,
     ) -> None:
         found = self._shards.get(partition)
         if error or found is None:
             completion.fail(error or KafkaErrorCode.NOT_COORDINATOR)
         else:
-            found.submit(command, completion, producer_epoch)
+            found.submit(command, completion, transaction)
 
 
 def unasked(partition: int, question: object) -> None:

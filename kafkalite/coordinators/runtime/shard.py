@@ -16,7 +16,9 @@ lists what the machines rely on):
    incarnation, because members could not keep their sessions; the next one begins when the log accepts appends and the
    replicas have all records. Until then requests fail with COORDINATOR_NOT_AVAILABLE while too few replicas are in
    sync, else with COORDINATOR_LOAD_IN_PROGRESS. NOT_COORDINATOR would hide the groups of the shard in ListGroups.
-7. Answers to `ENVIRONMENT` are requests of the machine: they are passed to `ask` in the order of the answers, while
+7. A command of a transaction, or with its marker, runs only if the log would accept its batch now; its request fails
+   alone otherwise, since what a command has applied cannot be undone.
+8. Answers to `ENVIRONMENT` are requests of the machine: they are passed to `ask` in the order of the answers, while
    the incarnation lasts. Those of the start follow its timers.
 
 Source: CoordinatorRuntime.java of Apache Kafka.
@@ -27,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkalite.backoff import exponential_pause
 from kafkalite.callbacks import call_each
@@ -35,6 +37,14 @@ from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import ENVIRONMENT, Answer, Effects, Now, SetTimer, TimerChange, TimerName, Token
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from kafkalite.coordinators.runtime.partition_writer import TransactionOfRecords
+    from kafkalite.records.control import TransactionMarker
+
+    Transaction: TypeAlias = TransactionOfRecords | TransactionMarker | None
 
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -75,11 +85,14 @@ class CommandCompletion(Protocol):
 class RecordWriter(Protocol):
     """The log of a shard."""
 
-    def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
+    def append(self, records: list[object], now: Now, transaction: "Transaction", done: Callable[[int], None]) -> None:
         """Append the records of one command; calls `done(error)` once they are committed, perhaps before it returns."""
 
     def refusal(self) -> int:
         """The error that every append would have now, 0 = none: NOT_ENOUGH_REPLICAS."""
+
+    def rejection(self, transaction: "TransactionOfRecords | TransactionMarker") -> int:
+        """The error that an append of this transaction would have now, 0 = none."""
 
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
         """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop.
@@ -203,7 +216,7 @@ class CoordinatorShard(Generic[M]):
         self,
         command: Command[M],
         completion: CommandCompletion | None,
-        producer_epoch: int = -1,
+        transaction: "Transaction" = None,
         *,
         is_query: bool = False,
     ) -> None:
@@ -216,13 +229,15 @@ class CoordinatorShard(Generic[M]):
         if refusal:
             self._refuse_append(incarnation, command, completion, refusal)
             return
+        if transaction is not None and (error := self._writer.rejection(transaction)):
+            assert completion is not None, "a command of a transaction has a response"
+            completion.fail(error)
+            return
         if completion is not None:
             incarnation.completions[completion] = None
         try:
             now = self.now()
-            answers = self._apply_effects(
-                incarnation, command(incarnation.machine, completion, now), now, producer_epoch
-            )
+            answers = self._apply_effects(incarnation, command(incarnation.machine, completion, now), now, transaction)
         except Exception:
             self._command_failed(incarnation, completion)
             raise
@@ -253,7 +268,7 @@ class CoordinatorShard(Generic[M]):
         self._drop(incarnation, NOT_HERE)
 
     def _apply_effects(
-        self, incarnation: Incarnation[M], effects: Effects, now: Now, producer_epoch: int = -1
+        self, incarnation: Incarnation[M], effects: Effects, now: Now, transaction: "Transaction" = None
     ) -> Sequence[Answer]:
         """Apply and append the records of a command (invariant 1); returns the answers that may leave now."""
         for record in effects.records:
@@ -262,7 +277,7 @@ class CoordinatorShard(Generic[M]):
             self._set_timer(incarnation, change)
         ready: Sequence[Answer] = ()
         if effects.records:
-            self._append(incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, producer_epoch)
+            self._append(incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, transaction)
         elif incarnation.entries:
             incarnation.entries[-1].answers += effects.answers  # after those of the pending appends
         else:
@@ -272,12 +287,17 @@ class CoordinatorShard(Generic[M]):
         return ready
 
     def _append(
-        self, incarnation: Incarnation[M], entry: PendingAppend, records: list[object], now: Now, producer_epoch: int
+        self,
+        incarnation: Incarnation[M],
+        entry: PendingAppend,
+        records: list[object],
+        now: Now,
+        transaction: "Transaction",
     ) -> None:
         incarnation.entries.append(entry)
         self._open += 1
         try:
-            self._writer.append(records, now, producer_epoch, partial(self._appended, incarnation, entry))
+            self._writer.append(records, now, transaction, partial(self._appended, incarnation, entry))
         except Exception:
             if not entry.ended:  # the log did not accept it
                 entry.ended = True

@@ -6,19 +6,22 @@ that AddOffsetsToTxn has added it.
 
 The coordinator of the transaction is asked before the first commit of a transaction in a group shard; it knows the
 epoch of the producer, so a zombie cannot commit. A marker that is written before its answer makes the answer invalid
-(INVALID_TXN_STATE). Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION.
+(INVALID_TXN_STATE). While the appends of the shard wait for a job of its partition, a marker may be among them:
+COORDINATOR_LOAD_IN_PROGRESS, which clients retry. Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION.
 Sources: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets.
 """
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.callbacks import Completion, FanIn
 from kafkalite.cluster.metadata.image import UNASSIGNED_ID
 from kafkalite.cluster.partition.partition import Partition
+from kafkalite.cluster.partition.verification import end_attempt
 from kafkalite.cluster.topics.internal_topics import OFFSETS
+from kafkalite.coordinators.runtime.partition_writer import TransactionOfRecords
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -30,7 +33,6 @@ from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
 
 if TYPE_CHECKING:
-    from kafkalite._speedups.storage.producer_state import Verification
     from kafkalite.storage.log.log import Log
 
 ABORTABLE_SINCE = 4
@@ -48,29 +50,6 @@ ALWAYS: dict[int, int] = {
 Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 Response = Topic.TxnOffsetCommitResponsePartition
 Refused = dict[tuple[int, int], int]  # errors by the indexes of topic and partition in the request
-
-
-class TransactionOfCommit(NamedTuple):
-    """The transaction of a request in the log of its group shard.
-
-    Arguments:
-        log: of the partition of `__consumer_offsets`.
-        producer_id, epoch: of the producer.
-        verification: None while the log has its open transaction.
-    """
-
-    log: "Log"
-    producer_id: int
-    epoch: int
-    verification: "Verification | None" = None
-
-    @property
-    def error(self) -> int:
-        """0 while records of the transaction may be appended; INVALID_TXN_STATE after a marker."""
-        if self.log.has_open_transaction(self.producer_id, self.epoch):
-            return 0
-        known = self.log.producers.verifications.get(self.producer_id)
-        return 0 if known is not None and known is self.verification else KafkaErrorCode.INVALID_TXN_STATE
 
 
 def txn_offset_commit(call: GroupCall, request: TxnOffsetCommitRequest) -> None:
@@ -141,37 +120,38 @@ class TransactionalCommit:
         """Have the coordinator verify or add the partition, unless the log has the open transaction."""
         request, adds = self._request, self._call.version >= ADDS_SINCE
         producer_id, epoch = request.producer_id, request.producer_epoch
-        known = log.producers.entries.get(producer_id)
         checks = self._call.context.replicas.transaction_checks
-        if known is not None and epoch < known.epoch:
-            self.refuse(KafkaErrorCode.INVALID_PRODUCER_EPOCH)
+        error = log.transaction_error(producer_id, epoch)
+        if error == KafkaErrorCode.INVALID_PRODUCER_EPOCH:
+            self.refuse(error)
             return
-        if log.has_open_transaction(producer_id, epoch):
-            self._commit(TransactionOfCommit(log, producer_id, epoch))
+        if not error:
+            self._commit(TransactionOfRecords(producer_id, epoch))
             return
         verification = log.begin_verification(producer_id, epoch, NO_SEQUENCE, adds)
-        transaction = TransactionOfCommit(log, producer_id, epoch, verification)
+        transaction = TransactionOfRecords(producer_id, epoch, verification)
         if adds or checks.verifies:
-            verified = self._call.at_others(partial(self._verified, transaction))
+            verified = self._call.at_others(partial(self._verified, log, transaction))
             partition = TopicPartition(OFFSETS.name, index)
             checks.check(request.transactional_id, producer_id, epoch, partition, add=adds, then=verified)
         else:
             self._commit(transaction)
 
-    def _verified(self, transaction: TransactionOfCommit, error: int) -> None:
+    def _verified(self, log: "Log", transaction: TransactionOfRecords, error: int) -> None:
         if error:
+            end_attempt(log, transaction.producer_id, transaction.verification, error)
             self.refuse(error)
-        elif transaction.error and self._call.version >= ADDS_SINCE:  # a marker of the previous one came meanwhile
-            self.begin()
+        elif self._call.version >= ADDS_SINCE and log.transaction_error(*transaction):
+            self.begin()  # a marker of the previous one came meanwhile
         else:
             self._commit(transaction)
 
     # the commit
 
-    def _commit(self, transaction: TransactionOfCommit) -> None:
+    def _commit(self, transaction: TransactionOfRecords) -> None:
         self._call.append_in_slices(self._committing(transaction), len(self.commits), ended)
 
-    def _committing(self, transaction: TransactionOfCommit) -> Generator[None, None, None]:
+    def _committing(self, transaction: TransactionOfRecords) -> Generator[None, None, None]:
         """Commit in parts that fit into one loop iteration, and answer when all of them are committed."""
         size = OBJECTS_MAX if len(self.commits) <= OBJECTS_MAX else COMMITS_AT_ONCE
         parts = [self.commits[at : at + size] for at in range(0, len(self.commits), size)]
@@ -188,11 +168,8 @@ class TransactionalCommit:
             yield
 
     def _submit(
-        self, part: list[PartitionCommit], transaction: TransactionOfCommit, put: Callable[[CommitResult], None]
+        self, part: list[PartitionCommit], transaction: TransactionOfRecords, put: Callable[[CommitResult], None]
     ) -> None:
-        if error := transaction.error:
-            put(CommitResult(error))
-            return
         request = self._request
         wanted = Commit(
             group=request.group_id,
@@ -204,7 +181,7 @@ class TransactionalCommit:
         )
         completion = Completion(put, lambda error: put(CommitResult(error)))
         groups = self._call.context.groups
-        groups.commit_in_transaction(wanted.group, partial(commit, wanted), transaction.epoch, completion)
+        groups.commit_in_transaction(wanted.group, partial(commit, wanted), transaction, completion)
 
     def _response(self, outcomes: Iterator[int]) -> TxnOffsetCommitResponse:
         """The response; `outcomes` has the errors of the existing partitions."""

@@ -1,8 +1,8 @@
 """Writes the markers of ended transactions to partitions that this broker leads: a control batch for each (KIP-98).
 
 1. A partition of `__consumer_offsets` belongs to a group shard. The marker is a command of the shard, which appends the
-   control batch and ends the pending offsets in one step. Errors of the group coordinator become
-   NOT_LEADER_OR_FOLLOWER: the transaction coordinator repeats the marker.
+   control batch and ends the pending offsets in one step, if the log would accept the batch. Errors of the group
+   coordinator become NOT_LEADER_OR_FOLLOWER: the transaction coordinator repeats the marker.
 2. The log checks the epochs of the producer and of the coordinator. A marker of a partition without this producer is
    written too, and a repeated marker changes nothing.
 
@@ -114,21 +114,8 @@ class MarkerWriter:
         elif topic != OFFSETS.name:
             append = OwnAppend(bytearray(batch), partial(put_error, put), marker_version=marker.version)
             found.append_internal(append)
-        elif error := rejection(found, batch, marker.version):  # a shard whose append fails loads its groups again
-            put(error)
         else:
             self._host.groups.end_transaction(index, marker, Completion(put, partial(put_coordinator_error, put)))
-
-
-def rejection(partition: Partition, batch: bytes, version: int) -> int:
-    """Return the error with which the log would reject a marker, 0 = none.
-
-    Arguments:
-        partition: led by this broker.
-        batch: the control batch.
-        version: of the transaction.
-    """
-    return 0 if partition.log is None else partition.log.producer_error(batch, version)
 
 
 def put_error(put: Callable[[int], None], append: Append) -> None:

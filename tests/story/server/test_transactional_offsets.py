@@ -150,15 +150,20 @@ async def test_zombie_with_an_older_epoch_is_fenced_by_the_log(orders: Client, c
     assert await stable(orders) == (5, 0)
 
 
-async def test_answer_about_an_ended_transaction_opens_no_other(orders: Client, checks: ScriptedChecks) -> None:
-    """KIP-890: the marker is written between the verification and the append."""
+@pytest.mark.parametrize("version", [3, 5])
+async def test_answer_about_an_ended_transaction_opens_no_other(
+    orders: Client, checks: ScriptedChecks, version: int
+) -> None:
+    """KIP-890: the marker is written between the verification and the append. TV2 asks again."""
     checks.held = []
     async with connected(orders.broker) as late:
-        waiting = asyncio.ensure_future(late.call(offsets({0: 5})))
+        waiting = asyncio.ensure_future(late.call(offsets({0: 5}), version))
         while not checks.held:
             await orders.call(fetch("g"), 9)
         await end(orders, commit=False)
         checks.held[0](0)
+        if version == 5:
+            checks.held[1](Error.INVALID_TXN_STATE)
         assert codes(await waiting) == [Error.INVALID_TXN_STATE]
     assert await stable(orders) == (-1, 0)
 

@@ -88,14 +88,14 @@ def pending_offset_committed_at_abort(patch: pytest.MonkeyPatch) -> None:
 def zombie_commits_offsets(patch: pytest.MonkeyPatch) -> None:
     """TxnOffsetCommit does not ask the coordinator of the transaction."""
 
-    def unverified(_call: object, request: Any, _index: int, log: Any, then: Any) -> None:
-        producer_id, epoch = request.producer_id, request.producer_epoch
+    def unverified(self: txn_offset_commit.TransactionalCommit, _index: int, log: Any) -> None:
+        producer_id, epoch = self._request.producer_id, self._request.producer_epoch
         verification = None
         if not log.has_open_transaction(producer_id, epoch):
             verification = log.begin_verification(producer_id, epoch, -1, False)
-        then(0, txn_offset_commit.TransactionOfCommit(log, producer_id, epoch, verification))
+        self._commit(txn_offset_commit.TransactionOfRecords(producer_id, epoch, verification))
 
-    patch.setattr(txn_offset_commit, "verify", unverified)
+    patch.setattr(txn_offset_commit.TransactionalCommit, "_verify", unverified)
 
 
 def partition_is_not_added(patch: pytest.MonkeyPatch) -> None:

@@ -255,3 +255,49 @@ def test_failed_write_of_the_first_batch_needs_another_verification(tmp_path: Pa
     assert producer.send(0) == UNVERIFIED_BATCH
     assert producer.send(0, verification) == INVALID_TXN_STATE
     assert producer.begin(0) == 0
+
+
+def test_verification_is_removed_with_its_last_attempt(log: Log) -> None:
+    """The coordinator does not know the producer: it takes no memory."""
+    verification = log.begin_verification(7, 0, 0, True)
+    assert log.begin_verification(7, 0, 1, True) is verification
+    log.end_verification(7, verification)
+    assert log.producers.verifications == {7: verification}, "another attempt waits"
+    log.end_verification(7, verification)
+    assert log.producers.verifications == {}
+
+
+def test_end_of_an_old_attempt_keeps_a_later_one(log: Log) -> None:
+    producer = Producer(log)
+    old = producer.verify(0)
+    producer.end()
+    new = producer.verify(0)
+    log.end_verification(7, old)
+    assert producer.send(0, new) == 1
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, INVALID_TXN_STATE), (3, 0)])
+def test_transaction_error_is_that_of_the_append(log: Log, epoch: int, error: int) -> None:
+    producer = Producer(log)
+    producer.end(epoch)
+    assert log.transaction_error(7, epoch) == -INVALID_TXN_STATE
+    assert log.transaction_error(7, epoch - 1) == -FENCED
+    verification = producer.verify(0, epoch)
+    assert log.transaction_error(7, epoch, verification) == 0
+    if error:
+        producer.end(epoch)
+        assert log.transaction_error(7, epoch, verification) == -error
+    else:
+        producer.send(0, verification, epoch=epoch)
+        assert log.transaction_error(7, epoch) == 0
+
+
+def test_marker_error_is_that_of_the_append(log: Log) -> None:
+    producer = Producer(log)
+    assert log.marker_error(7, 0, 0, TV2) == 0
+    producer.begin(0, epoch=2)
+    assert log.marker_error(7, 2, 0, TV2) == log.marker_error(7, 1, 0, TV1) == -FENCED
+    assert log.marker_error(7, 2, 0, TV1) == log.marker_error(7, 3, 0, TV2) == 0
+    producer.end(3, version=TV2, coordinator=4)
+    assert log.marker_error(7, 3, 4, TV2) == 0, "repeated"
+    assert log.marker_error(7, 3, 3, TV2) == -OLD_COORDINATOR

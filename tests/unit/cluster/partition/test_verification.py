@@ -364,3 +364,22 @@ def test_errors_of_a_transaction_by_the_version_of_produce(error: Error, version
 
 def test_clients_before_produce_11_do_not_receive_transaction_abortable() -> None:
     assert produce_error(Error.TRANSACTION_ABORTABLE, adds=False, abortable=False) == Error.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (Error.INVALID_PRODUCER_ID_MAPPING, False),
+        (Error.PRODUCER_FENCED, False),
+        (Error.INVALID_PRODUCER_EPOCH, False),
+        (Error.INVALID_TXN_STATE, True),
+        (Error.COORDINATOR_LOAD_IN_PROGRESS, True),
+    ],
+)
+def test_unknown_producer_takes_no_memory(producers: Producers, error: int, kept: bool, adds: bool) -> None:
+    """After other errors the client may send the batch again: later ones must not be appended before it."""
+    producers.send(0, adds=adds)
+    producers.asked[0].then(error)
+    assert producers.partition.log is not None
+    assert bool(producers.partition.log.producers.verifications) is kept

@@ -7,6 +7,7 @@ import pytest
 
 from kafkalite.callbacks import Completion
 from kafkalite.coordinators.group.service import GroupService
+from kafkalite.coordinators.runtime.partition_writer import TransactionOfRecords
 from kafkalite.coordinators.runtime.shard import Command
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.records import Batch, batches
@@ -15,6 +16,7 @@ from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit, TopicFetch
 from kafkalite.state.groups.records import OffsetCommitted, TransactionalOffset, TransactionEnded
+from kafkalite.storage.log.log import Log
 from tests.kit.logs import read_log
 from tests.unit.coordinators.rig import Answered, Rig, commit, groups
 
@@ -34,9 +36,24 @@ def commit_in(rig: Rig[GroupMachine], producer_id: int, offset: int, epoch: int 
     wanted = Commit(group, [PartitionCommit("t", 0, offset)], producer_id=producer_id)
     waiting = Answered()
     command: Command[GroupMachine] = lambda machine, token, now: machine.offsets.commit(wanted, token, now)  # noqa: E731
-    GroupService(rig.runtime).commit_in_transaction(group, command, epoch, waiting)
+    GroupService(rig.runtime).commit_in_transaction(group, command, transaction_of(rig, producer_id, epoch), waiting)
     rig.replicas.write_pending()
     return waiting.received[0]
+
+
+def transaction_of(rig: Rig[GroupMachine], producer_id: int, epoch: int = 0) -> TransactionOfRecords:
+    """The transaction of a producer, whose coordinator has confirmed it."""
+    log = opened(rig)
+    if log.has_open_transaction(producer_id, epoch):
+        return TransactionOfRecords(producer_id, epoch)
+    return TransactionOfRecords(producer_id, epoch, log.begin_verification(producer_id, epoch, -1, True))
+
+
+def opened(rig: Rig[GroupMachine]) -> Log:
+    if rig.partition.log is None:
+        rig.partition.open(lambda error: None)
+    assert rig.partition.log is not None
+    return rig.partition.log
 
 
 def end(rig: Rig[GroupMachine], producer_id: int, *, committed: bool, epoch: int = 0) -> object:
@@ -112,7 +129,7 @@ def test_marker_is_in_one_step_with_the_records_around_it(rig: Rig[GroupMachine]
         return effects
 
     waiting = Answered()
-    rig.runtime.submit(0, command, waiting, producer_epoch=0)
+    rig.runtime.submit(0, command, waiting, transaction=transaction_of(rig, 7))
     rig.replicas.write_pending()
     assert waiting.received == [None]
     assert [(each.producer_id, each.control) for each in log_of(rig)] == [
@@ -140,3 +157,36 @@ def test_failed_marker_keeps_pending_offsets(rig: Rig[GroupMachine]) -> None:
     assert rig.now(stable()) == PENDING
     assert end(rig, 7, committed=True) == 0
     assert rig.now(stable()) == (5, 0)
+
+
+def test_commit_behind_a_marker_that_waits_opens_no_transaction(rig: Rig[GroupMachine]) -> None:
+    """While appends wait, the log still has the transaction that a marker among them ends."""
+    commit_in(rig, 7, 5)
+    rig.partition.pause(lambda: None)
+    ended, late = Answered(), Answered()
+    GroupService(rig.runtime).end_transaction(0, TransactionMarker(7, 0, True, 4), ended)
+    command: Command[GroupMachine] = committing(Commit("g", [PartitionCommit("t", 0, 9)], producer_id=7))
+    GroupService(rig.runtime).commit_in_transaction("g", command, transaction_of(rig, 7), late)
+    rig.partition.resume()
+    assert ended.received == late.received == [Error.COORDINATOR_LOAD_IN_PROGRESS]
+    assert end(rig, 7, committed=True) == 0
+    assert rig.log.producers.open_transactions() == []
+    assert rig.now(stable()) == (5, 0)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, Error.INVALID_PRODUCER_EPOCH), (1, Error.INVALID_TXN_STATE)])
+def test_rejected_commit_fails_alone(rig: Rig[GroupMachine], epoch: int, error: int) -> None:
+    """The marker of an epoch ends the transaction; the shard keeps its machine."""
+    commit_in(rig, 7, 5)
+    old = transaction_of(rig, 7)
+    end(rig, 7, committed=True, epoch=1)
+    machine, late = rig.runtime.machine(0), Answered()
+    command: Command[GroupMachine] = committing(Commit("g", [PartitionCommit("t", 0, 9)], producer_id=7))
+    GroupService(rig.runtime).commit_in_transaction("g", command, old._replace(epoch=epoch), late)
+    assert late.received == [error]
+    assert rig.runtime.machine(0) is machine
+    assert rig.now(stable()) == (5, 0)
+
+
+def committing(wanted: Commit) -> Command[GroupMachine]:
+    return lambda machine, token, now: machine.offsets.commit(wanted, token, now)
