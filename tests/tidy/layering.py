@@ -79,7 +79,7 @@ SDK_LIBRARIES = {
             for module in ("consumer", "driver", "fetch.decompression", "poison", "poll_loop", "queries", "streams")
         ),
         *(f"kafkalite_sdk.producer.{module}" for module in ("compression", "driver", "handler", "producer", "waiters")),
-        "kafkalite_sdk.producer.transactions.driver",
+        "kafkalite_sdk.producer.transactions.calls",
         *(f"kafkalite_sdk._speedups.{module}" for module in ("accumulator", "deliveries", "loop_guard")),
         *(f"kafkalite_sdk.admin.{module}" for module in ("addresses", "driver")),
         "kafkalite_sdk.rpc.connection",

@@ -47,7 +47,8 @@ from kafkalite_sdk.producer.waiters import Waiters
 
 if TYPE_CHECKING:
     from kafkalite_sdk.interceptors.producer import ProducerStages
-    from kafkalite_sdk.producer.transactions.driver import Transactions
+    from kafkalite_sdk.producer.transactions.calls import Transactions
+    from kafkalite_sdk.producer.transactions.driver import TransactionDriver
 
 PRODUCE_VERSION_MAX = 12  # version 13 names topics by id; a topic that was re-created is then an error, not a topic
 ABSENT = (KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, KafkaErrorCode.UNKNOWN_TOPIC_ID)
@@ -126,11 +127,12 @@ class Driver:
     def _new_transactions(self) -> "Transactions | None":
         if self._settings.transactional_id is None:
             return None
-        from kafkalite_sdk.producer.transactions import driver
+        from kafkalite_sdk.producer.transactions.calls import Transactions
+        from kafkalite_sdk.producer.transactions.driver import NO_TRANSACTION, TransactionDriver
         from kafkalite_sdk.producer.transactions.records import TransactionRecords
 
-        self.reject_records(ClientUseError(driver.NO_TRANSACTION))
-        return driver.Transactions(self._client, self._settings, TransactionRecords(self))
+        self.reject_records(ClientUseError(NO_TRANSACTION))
+        return Transactions(TransactionDriver(self._client, self._settings, TransactionRecords(self)))
 
     # misuse
 
@@ -175,7 +177,7 @@ class Driver:
         for call in sender.requests(now):
             self._submit(call)
         if self.transactions is not None:
-            at = min(at, self._work_on_transaction(self.transactions, now))
+            at = min(at, self._work_on_transaction(self.transactions.driver, now))
         elif sender.needs_producer_id:
             at = min(at, self._identify(now))
         if sender.needs_metadata:
@@ -294,7 +296,7 @@ class Driver:
         self._fail_all(error)
         self.schedule()
 
-    def _work_on_transaction(self, transactions: "Transactions", now: float) -> float:
+    def _work_on_transaction(self, transactions: "TransactionDriver", now: float) -> float:
         if self.sender.needs_producer_id:
             self.sender.needs_producer_id = False
             transactions.sequences_lost()
@@ -366,7 +368,7 @@ class Driver:
                 self._forget(topic)
 
     def _forget(self, topic: str) -> None:
-        if self.transactions is not None and not self.transactions.forget_sequences():
+        if self.transactions is not None and not self.transactions.driver.forget_sequences():
             return
         if self.sender.forget_topic(topic):
             self._leaderless.discard(topic)

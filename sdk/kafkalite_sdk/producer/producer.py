@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.membership.settings import MemberIdentity
     from kafkalite_sdk.producer.handler import BatchHandler
     from kafkalite_sdk.producer.transactions.block import Transaction
-    from kafkalite_sdk.producer.transactions.driver import Transactions
+    from kafkalite_sdk.producer.transactions.calls import Transactions
     from kafkalite_sdk.producer.transactions.participants import TransactionalConsumer
     from kafkalite_sdk.values import OffsetAndMetadata
 

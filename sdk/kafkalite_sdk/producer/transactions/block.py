@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 from kafkalite.errors import KafkaError, TransactionAbortedError
 
 if TYPE_CHECKING:
-    from kafkalite_sdk.producer.transactions.driver import Transactions
+    from kafkalite_sdk.producer.transactions.calls import Transactions
 
 
 class Transaction:

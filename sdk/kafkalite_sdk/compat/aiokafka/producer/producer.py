@@ -21,7 +21,7 @@ from kafkalite_sdk.compat.aiokafka.producer.message_accumulator import BatchBuil
 from kafkalite_sdk.compat.aiokafka.producer.options import Partitioner, _missing, new_producer
 from kafkalite_sdk.compat.aiokafka.util import commit_structure_validate
 from kafkalite_sdk.producer.transactions.block import Transaction
-from kafkalite_sdk.producer.transactions.driver import Transactions
+from kafkalite_sdk.producer.transactions.calls import Transactions
 from kafkalite_sdk.values import OffsetAndMetadata
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
