@@ -57,7 +57,7 @@ def new_topic(address: str, request: pytest.FixtureRequest) -> MakeTopic:
 def documented_worker(directory: Path) -> Path:
     """The program of docs/transactions.md as a file."""
     page = (Path(jvm.ROOT) / "docs/transactions.md").read_text()
-    (program,) = re.findall(r'```python\n(# worker\.py\n.*?)```', page, re.DOTALL)
+    (program,) = re.findall(r"```python\n(# worker\.py\n.*?)```", page, re.DOTALL)
     path = directory / "worker.py"
     path.write_text(program)
     return path
