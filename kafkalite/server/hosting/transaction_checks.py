@@ -15,9 +15,9 @@ second check of a transactional id, in the same request, fails the first one wit
 not repeated.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple, Protocol
 
 from kafkalite.callbacks import Completion, call_each
@@ -127,7 +127,7 @@ class TransactionChecks:
 
     def __init__(self, host: ChecksHost) -> None:
         self._host = host
-        self._open: deque[Check] = deque()  # in the order of their deadlines, with ended ones
+        self._open: dict[Check, None] = {}  # in the order of their deadlines
         self._deadline = Deadline(host.clock, self._expire)
         self._local: dict[TransactionKey, list[Check]] = {}  # with a call in progress: the checks after it
         self._remote: dict[int, list[Check]] = {}  # by broker with a request in flight: the checks after it
@@ -160,9 +160,7 @@ class TransactionChecks:
         """
         key = TransactionKey(transactional_id, producer_id, epoch, add)
         check = Check(key, TopicPartition(*partition), then, self._host.clock.monotonic())
-        while self._open and self._open[0].ended:
-            self._open.popleft()
-        self._open.append(check)
+        self._open[check] = None
         self._deadline.lower(self._deadline_of(check))
         self._begin(check)
 
@@ -170,7 +168,7 @@ class TransactionChecks:
         """End all checks with COORDINATOR_NOT_AVAILABLE, and later ones at once."""
         self._closed = True
         self._deadline.cancel()
-        checks, self._open = self._open, deque()
+        checks, self._open = self._open, {}
         end_each(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, checks)
 
     def _begin(self, check: Check) -> None:
@@ -189,6 +187,7 @@ class TransactionChecks:
     def _end(self, check: Check, error: int) -> None:
         if error == KafkaErrorCode.CONCURRENT_TRANSACTIONS and check.key.add and self._repeat(check):
             return
+        self._open.pop(check, None)
         self.failures += bool(error) and not check.ended
         check.end(error)
 
@@ -224,12 +223,12 @@ class TransactionChecks:
         return check.begun + limit_s
 
     def _expire(self, now: float) -> None:
-        expired = []
-        while self._open and (self._open[0].ended or self._deadline_of(self._open[0]) <= now):
-            expired.append(self._open.popleft())
+        expired = list(takewhile(lambda check: self._deadline_of(check) <= now, self._open))
+        for check in expired:
+            del self._open[check]
         if self._open:
-            self._deadline.lower(self._deadline_of(self._open[0]))
-        self.failures += sum(not check.ended for check in expired)
+            self._deadline.lower(self._deadline_of(next(iter(self._open))))
+        self.failures += len(expired)
         self._writing(partial(end_each, KafkaErrorCode.NETWORK_EXCEPTION, expired))
 
     # Transactions that this broker coordinates.

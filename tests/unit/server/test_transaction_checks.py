@@ -1,5 +1,6 @@
 """Checks of transactions: as calls of the coordinator on this broker, and as requests to other brokers."""
 
+import gc
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from kafkalite.server.hosting.transaction_checks import TransactionChecks
+from kafkalite.server.hosting.transaction_checks import Check, TransactionChecks
 from kafkalite.state.transactions.requests import AddPartitions, VerifyPartitions
 from kafkalite.state.transactions.states import TransactionVersion
 from kafkalite.testing.virtual_clock import VirtualClock
@@ -217,6 +218,19 @@ def test_check_without_an_answer_ends_at_its_deadline(host: Host, leader: int) -
     host.clock.advance(10_000)
     assert host.taken() == [("b", Error.NETWORK_EXCEPTION)]
     assert host.checks.failures == 2
+
+
+def test_ended_checks_take_no_memory(host: Host) -> None:
+    """Also behind one whose coordinator does not answer."""
+    host.check("waits", key="other")
+    host.transactions.answer_now = 0
+    for index in range(10):
+        host.check(str(index), index)
+    host.transactions.commands = host.transactions.commands[:1]
+    gc.collect()
+    assert sum(isinstance(each, Check) for each in gc.get_objects()) == 1
+    host.clock.advance(30_000)
+    assert host.taken()[-1] == ("waits", Error.NETWORK_EXCEPTION)
 
 
 def test_late_answer_has_no_effect(host: Host) -> None:
