@@ -9,7 +9,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from kafkalite._speedups.net.framing import Connection
@@ -264,7 +264,7 @@ class RunningBroker(ABC):
     def count_partitions(self, topic: str, then: Callable[[int], object]) -> None:
         """Call `then` once with the number of partitions of a topic in the tree, 0 = it does not exist."""
 
-    @property
+    @cached_property
     def marker_writer(self) -> "MarkerWriter":
         """Writes markers of transactions, imported with the first one."""
         from kafkalite.server.hosting.marker_writer import MarkerWriter

@@ -139,7 +139,9 @@ async def test_writer_of_many_partitions_writes_in_slices(client: Client, monkey
     await client.create("many", partitions=40)
     request = marker(7, *(("many", index) for index in range(40)))
     written: asyncio.Future[dict[Any, int]] = asyncio.get_running_loop().create_future()
-    client.broker.marker_writer.write(marker_of(request), partitions_of(request), written.set_result)
+    writer = client.broker.marker_writer
+    writer.write(marker_of(request), partitions_of(request), written.set_result)
+    assert client.broker.marker_writer is writer
     assert set((await written).values()) == {0}
     assert partition_of(client, "many", 39).high_watermark == 1
 
