@@ -7,7 +7,8 @@
 3. Another broker has one AddPartitionsToTxn request in flight; the checks that arrive meanwhile are the next request. A
    transactional id occurs once in a request, as the response names it.
 4. While the previous transaction is being completed, a check that adds (TV2) is repeated: after 1 ms at first, then
-   after up to `add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in total.
+   after up to `add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in total. The
+   checks of a transaction have one pause, and are one question after it.
 5. What answers outside a loop iteration is written at once.
 
 Source: AddPartitionsToTxnManager.java, ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviations: there a
@@ -115,6 +116,18 @@ class Check:
             then(error)
 
 
+class Pause(NamedTuple):
+    """The pause before the repetition of the checks of a transaction.
+
+    Arguments:
+        end: in seconds of the monotonic clock.
+        checks: that are repeated.
+    """
+
+    end: float
+    checks: list[Check]
+
+
 class TransactionChecks:
     """The checks of a broker (`cluster.partition.verification.TransactionChecks`).
 
@@ -131,6 +144,7 @@ class TransactionChecks:
         self._deadline = Deadline(host.clock, self._expire)
         self._local: dict[TransactionKey, list[Check]] = {}  # with a call in progress: the checks after it
         self._remote: dict[int, list[Check]] = {}  # by broker with a request in flight: the checks after it
+        self._paused: dict[TransactionKey, Pause] = {}
         self._closed = False
         self.failures = 0
 
@@ -162,7 +176,7 @@ class TransactionChecks:
         check = Check(key, TopicPartition(*partition), then, self._host.clock.monotonic())
         self._open[check] = None
         self._deadline.lower(self._deadline_of(check))
-        self._begin(check)
+        self._begin(key, [check])
 
     def close(self) -> None:
         """End all checks with COORDINATOR_NOT_AVAILABLE, and later ones at once."""
@@ -171,16 +185,16 @@ class TransactionChecks:
         checks, self._open = self._open, {}
         end_each(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, checks)
 
-    def _begin(self, check: Check) -> None:
-        leader = NO_LEADER if self._closed else self._host.transaction_coordinator(check.key.transactional_id)
+    def _begin(self, key: TransactionKey, checks: list[Check]) -> None:
+        leader = NO_LEADER if self._closed else self._host.transaction_coordinator(key.transactional_id)
         if leader == self._host.broker_id:
-            self._ask_here(check)
+            self._ask_here(key, checks)
         elif leader == NO_LEADER or self._host.peers is None:
-            self._end(check, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+            call_each(lambda check: self._end(check, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), checks)
         elif leader in self._remote:
-            self._remote[leader].append(check)
+            self._remote[leader] += checks
         else:
-            self._send(leader, [check])
+            self._send(leader, checks)
 
     # The end of a check.
 
@@ -193,18 +207,25 @@ class TransactionChecks:
 
     def _repeat(self, check: Check) -> bool:
         """Repeat a check later; returns whether there is time for it."""
-        config, now = self._host.config, self._host.clock.monotonic()
-        pause_ms = min(check.pause_ms, config.add_partitions_to_txn_retry_backoff_ms)
+        config = self._host.config
+        pause = self._paused.get(check.key)
+        if pause is None:
+            pause_ms = min(check.pause_ms, config.add_partitions_to_txn_retry_backoff_ms)
+            pause = Pause(self._host.clock.monotonic() + pause_ms / 1000, [])
         limit_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
-        if self._closed or check.ended or now + pause_ms / 1000 > check.begun + limit_ms / 1000:
+        if self._closed or check.ended or pause.end > check.begun + limit_ms / 1000:
             return False
         check.pause_ms *= 2
-        self._host.clock.call_at(now + pause_ms / 1000, self._begin_again, check)
+        pause.checks.append(check)
+        if len(pause.checks) == 1:
+            self._paused[check.key] = pause
+            self._host.clock.call_at(pause.end, self._begin_again, check.key)
         return True
 
-    def _begin_again(self, check: Check) -> None:
-        if not check.ended:
-            self._writing(partial(self._begin, check))
+    def _begin_again(self, key: TransactionKey) -> None:
+        checks = [check for check in self._paused.pop(key).checks if not check.ended]
+        if checks:
+            self._writing(partial(self._begin, key, checks))
 
     def _writing(self, step: Callable[[], object]) -> None:
         """Do a step outside a loop iteration, and write what it appends."""
@@ -233,12 +254,12 @@ class TransactionChecks:
 
     # Transactions that this broker coordinates.
 
-    def _ask_here(self, check: Check) -> None:
-        following = self._local.get(check.key)
+    def _ask_here(self, key: TransactionKey, checks: list[Check]) -> None:
+        following = self._local.get(key)
         if following is None:
-            self._call(check.key, [check])
+            self._call(key, checks)
         else:
-            following.append(check)
+            following += checks
 
     def _call(self, key: TransactionKey, checks: list[Check]) -> None:
         self._local[key] = []

@@ -178,6 +178,23 @@ def test_concurrent_transactions_are_repeated_with_growing_pauses(host: Host) ->
     assert host.replicas.writes == 6, "a timer is outside of a loop iteration"
 
 
+@pytest.mark.parametrize("leader", [HERE, OTHER])
+def test_repetition_is_one_question_for_all_checks_of_a_transaction(host: Host, leader: int) -> None:
+    host.transactions.answer_now = Error.CONCURRENT_TRANSACTIONS
+    for index in range(100):
+        host.check(str(index), index)
+    host.check("other", key="other")
+    host.transactions.commands.clear()
+    host.leader = leader
+    host.transactions.answer_now = 0
+    host.clock.advance(1)
+    if leader == HERE:
+        assert [len(command.partitions) for command, _ in host.transactions.commands] == [100, 1]
+        assert host.taken() == [*((str(index), 0) for index in range(100)), ("other", 0)]
+    else:
+        assert [asked(request) for _, request, _ in host.peers.calls] == [[("id", 7, 0, False, list(range(100)))]]
+
+
 def test_repetitions_end_with_the_maximum(host: Host) -> None:
     host.transactions.answer_now = Error.CONCURRENT_TRANSACTIONS
     host.check("a")
