@@ -29,7 +29,6 @@ from tests.kit.clients.confluent import create_topics
 from tests.kit.flights import flights
 from tests.kit.seeds import chosen_seed
 
-pytestmark = pytest.mark.torture  # each test has brokers of its own module: a minute
 MakeTopic = Callable[..., str]
 PARTITIONS = 4
 FLIGHTS = 6_000
@@ -97,6 +96,8 @@ async def committed(address: str) -> int:
         return sum(each.offset for each in (await consumer.committed(parts)).values() if each is not None)
 
 
+@pytest.mark.torture
+@pytest.mark.long_form
 def test_each_flight_is_once_in_the_output_of_two_workers_that_are_killed(address: str, tmp_path: Path) -> None:
     create_topics(address, "flights", partitions=PARTITIONS, configs={})
     create_topics(address, "delays", partitions=2, configs={})
@@ -138,7 +139,7 @@ def test_blocking_clients(address: str, new_topic: MakeTopic) -> None:
     with blocking.Producer(address) as producer:
         for number in range(10):
             producer.send(source, b"%d" % number)
-    settings = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    settings = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
     with (
         blocking.Consumer(address, group=group, **settings) as consumer,
         blocking.Producer(address, transactional_id=unused_name("writer")) as producer,

@@ -1,6 +1,7 @@
 """Transactions of the SDK's producer on a real broker: commits, aborts, offsets, fencing, timeouts, restarts.
 
-The same stories run on Apache Kafka with AGAINST=kafka (TV2) and AGAINST=kafka-zookeeper (TV1).
+The same stories run on Apache Kafka with AGAINST=kafka (TV2) and AGAINST=kafka-zookeeper (TV1). The long form runs them
+again on a broker whose `transaction.version` is 1 (TV1).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from kafkalite_sdk import Consumer, Producer, ProducerRecord, TopicPartition
+from kafkalite_sdk.admin import Admin, Upgrade
 
 from kafkalite.errors import (
     ClientUseError,
@@ -21,7 +23,7 @@ from kafkalite.errors import (
     TransactionAbortedError,
 )
 from tests.compat.conftest import topic_maker, unused_name
-from tests.kit.brokers import Broker, broker_under_test
+from tests.kit.brokers import AGAINST, Broker, broker_under_test
 
 SETTINGS = {
     "transaction.state.log.num.partitions": "2",
@@ -29,16 +31,30 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-pytestmark = pytest.mark.torture  # each test has brokers of its own module: a minute
+LONG_FORM = [pytest.mark.torture, pytest.mark.long_form]
 STORY_S = 60
+POLL_S = 0.1
 _numbers = itertools.count(1)
 MakeTopic = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def transaction_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def lower_level(address: str) -> None:
+    """Finalize version 1 of transactions: clients use TV1."""
+
+    async def change() -> None:
+        async with Admin(address) as admin:
+            levels = {"transaction.version": 1}
+            (await admin.cluster.update_features(levels, upgrade=Upgrade.SAFE_DOWNGRADE)).check()
+
+    asyncio.run(change())
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(1, marks=LONG_FORM)], ids=["TV2", "TV1"])
+def transaction_broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker whose coordinator looks for timed-out transactions ten times a second."""
     with broker_under_test(tmp_path_factory.mktemp("transactions"), SETTINGS) as running:
+        if request.param == 1 and AGAINST != "kafka-zookeeper":
+            lower_level(running.address)
         yield running
 
 
@@ -79,7 +95,7 @@ async def read(address: str, topic: str, isolation: str = "read_committed", part
         ends = await consumer.end_offsets(parts)
         for part in parts:
             while await consumer.position(part) < ends[part]:
-                for each in await consumer.poll(1.0):
+                for each in await consumer.poll(POLL_S):  # it returns nothing where only markers are left
                     found[each.partition].append(each.value or b"")
     return [value for values in found.values() for value in values]
 
@@ -171,7 +187,12 @@ def test_offsets_are_committed_with_the_records_and_an_abort_returns_the_consume
         async with Producer(address) as producer:
             for number in range(10):
                 producer.send(source, b"%d" % number, partition=number % 2)
-        settings: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        # A fetch that waits at the end of the log delays the one from the committed offset.
+        settings: dict[str, Any] = {
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": 20,
+        }
         attempts = 0
         async with (
             Consumer(address, group=group, **settings) as consumer,
@@ -391,6 +412,8 @@ def test_errors_of_a_rejected_record_abort(address: str, new_topic: MakeTopic) -
     run(story())
 
 
+@pytest.mark.torture
+@pytest.mark.long_form
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_transactions_continue_over_a_restart_of_the_broker(tmp_path_factory: pytest.TempPathFactory, end: str) -> None:
     with broker_under_test(tmp_path_factory.mktemp("restart"), SETTINGS) as broker:
