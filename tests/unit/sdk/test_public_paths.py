@@ -17,7 +17,8 @@ PUBLIC = {
         EARLIEST HIGH_WATERMARK LATEST MAX_TIMESTAMP Acl AclFilter AclOperation AclResource Admin ClusterDescription
         Committed Config ConfigChange ConfigOperation ConfigSource Coordination CreatedTopic Election Features
         GroupDescription GroupLag GroupListing GroupMember InvalidTreeNode ListedOffset LogDirectory NewCredential
-        NewTopic OpenTransaction Outcomes PartitionDescription PartitionLag Pattern Permission ProducerEpoch ProducerState
+        NewTopic OpenTransaction Outcomes PartitionDescription PartitionLag Pattern Permission ProducerEpoch
+        ProducerState
         QuotaEntity Reassignment
         RemovedMember Replica ReplicaInfo Resource ResourceType ScramMechanism TopicDescription TransactionDescription
         TransactionListing Upgrade UserMechanism
