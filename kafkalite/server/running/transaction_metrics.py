@@ -32,8 +32,9 @@ Transaction = tuple[str, int, int]  # partition, producer id, first offset
 class LateTransactions:
     """Finds the partitions led by this broker whose oldest transaction is late.
 
-    It is late if its producer has sent nothing for `transaction.max.timeout.ms` + 5 minutes, by the timestamps of its
-    records: its coordinator has aborted it before, unless that does not know it or cannot write the marker.
+    It is late once checks have found it for `transaction.max.timeout.ms` + 5 minutes: its coordinator has aborted it
+    before, unless that does not know it or cannot write the marker. Deviation: Kafka compares the timestamps of its
+    records, which a client chooses.
 
     Arguments:
         replicas: the hosted partitions.
@@ -49,7 +50,8 @@ class LateTransactions:
         self._clock = clock
         self._timeout_max_ms = timeout_max_ms
         self._late: set[Transaction] = set()
-        self._found: set[Transaction] = set()
+        self._found: dict[Transaction, float] = {}  # when the first check has found it, in s of the clock
+        self._before: dict[Transaction, float] = {}
         self.count = 0
 
     def start(self, registry: Registry) -> None:
@@ -67,7 +69,7 @@ class LateTransactions:
 
     def check(self) -> None:
         """Check all partitions, in slices; log transactions that were not late at the previous check."""
-        self._found = set()
+        self._before, self._found = self._found, {}
         visit_in_slices(self._clock, list(self._led()), self._visit, self._checked)
 
     def _led(self) -> Iterator[Partition]:
@@ -82,22 +84,28 @@ class LateTransactions:
         if log is None or not transactions:
             return
         offset, producer_id = transactions[0]
-        producer = log.producers.entries[producer_id]
-        age_ms = self._clock.wall_ms() - producer.last_timestamp
-        if age_ms <= self._timeout_max_ms() + LATE_MS:
-            return
         transaction = (f"{log.topic}-{log.partition}", producer_id, offset)
-        self._found.add(transaction)
+        now_s = self._clock.monotonic()
+        found_s = self._found[transaction] = self._before.get(transaction, now_s)
+        if (now_s - found_s) * 1000 <= self._timeout_max_ms() + LATE_MS:
+            return
         if transaction not in self._late:
+            self._late.add(transaction)
             LOGGER.warning(
-                "%s: the transaction of producer %d epoch %d from offset %d on has had no batch for %d s, more than "
+                "%s: the transaction of producer %d epoch %d from offset %d on has been open for %d s, more than "
                 "transaction.max.timeout.ms + 5 min; readers of committed records stop there; `kafkalite transaction "
                 "find-hanging --topic %s:%d` shows whether its coordinator has lost it",
-                transaction[0], producer_id, producer.epoch, offset, age_ms // 1000, log.topic, log.partition,
-            )  # fmt: skip
+                transaction[0],
+                producer_id,
+                log.producers.entries[producer_id].epoch,
+                offset,
+                now_s - found_s,
+                log.topic,
+                log.partition,
+            )
 
     def _checked(self) -> None:
-        self._late = self._found
+        self._late &= self._found.keys()
         self.count = len(self._late)
 
 
