@@ -1,6 +1,7 @@
 """An async iterator over batches of records, without a coroutine for each record."""
 
 from collections.abc import Awaitable, Coroutine, Generator
+from types import GenericAlias
 from typing import Any, Generic, Self, TypeVar, final
 
 __all__ = ["ReadyRecord", "RecordIterator"]
@@ -14,7 +15,7 @@ class ReadyRecord(Generic[_R]):
     def __await__(self) -> Generator[Any, None, _R]: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _R: ...
-    def send(self, _value: object, /) -> _R: ...
+    def send(self, _value: object) -> _R: ...
     def throw(self, *error: Any) -> _R: ...
     def close(self) -> None: ...
 
@@ -26,6 +27,8 @@ class RecordIterator(Generic[_R]):
         left: the number of them that were not returned yet.
     """
 
+    @classmethod
+    def __class_getitem__(cls, kind: object, /) -> GenericAlias: ...
     @property
     def batch(self) -> list[_R]: ...
     @property
@@ -42,7 +45,7 @@ class RecordIterator(Generic[_R]):
     def take_all(self) -> list[_R]:
         """Return the records that were not returned yet, and count them as returned."""
 
-    def refill(self, records: list[_R], /) -> None:
+    def refill(self, records: list[_R]) -> None:
         """Return these records next, in place of those that are left."""
 
     def __aiter__(self) -> Self: ...
