@@ -22,8 +22,8 @@ batches of each producer, and the open transactions.
 9. An attempt whose producer or epoch the coordinator does not know can never succeed. A verification that has only such
    attempts is removed at once, so that unknown producers take no memory. After other errors it stays, for invariant 7.
 
-Deviations: Kafka keeps every verification until it expires. A repeated batch is answered before anything is verified. Kafka asks the coordinator first, and fails a batch
-whose response was lost, once its transaction has ended.
+Deviations: Kafka keeps every verification until it expires. A repeated batch is answered before anything is verified;
+Kafka asks the coordinator first, and fails a batch whose response was lost, once its transaction has ended.
 Sources: ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java, VerificationStateEntry.java,
 UnifiedLog.java of Apache Kafka 4.3, KIP-98, KIP-890.
 """

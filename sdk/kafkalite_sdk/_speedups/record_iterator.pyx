@@ -1,8 +1,8 @@
 """An async iterator over a batch of records: `async for` takes the next one without a coroutine or generator for it.
 
 `__anext__` returns an awaitable that has its result already. CPython asks it through the slot `am_send` (PEP 479 needs
-an exception for each result otherwise), which Cython does not fill by itself. An iteration step takes half of the CPU time of
-one of an async generator (perf/micro/test_zk_consumer).
+an exception for each result otherwise), which Cython does not fill by itself. A step takes half of the CPU time of one
+of an async generator (perf/micro/test_zk_consumer).
 """
 
 cimport cython
