@@ -49,6 +49,16 @@ def is_long(config: pytest.Config) -> bool:
     return any(config.getoption(name) > count for name, count in SHORT.items())
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests with the mark `long_form` are run in the long form only."""
+    if is_long(config):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long_form")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long_form")]
+
+
 class Progress:
     """Shows the seconds and the seed of each test, and what it reports, when it has ended."""
 

@@ -64,6 +64,7 @@ def test_requests_are_answered_as_by_apache_kafka(kafka: str, version: int, reco
 
 
 @pytest.mark.torture
+@pytest.mark.long_form
 @pytest.mark.parametrize("version", [1, 2])
 def test_many_requests_are_answered_as_by_apache_kafka(kafka: str, version: int) -> None:
     asyncio.run(run_sequences(kafka, version, MANY))

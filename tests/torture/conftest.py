@@ -36,16 +36,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("fault", range(metafunc.config.getoption("faults")))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests with the mark `long_form` are run in the long form only."""
-    if is_long(config):
-        return
-    left_out = [item for item in items if item.get_closest_marker("long_form")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long_form")]
-
-
 @pytest.fixture(autouse=True)
 def judges(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the long form the previous Apache Kafka judges the files, too."""

@@ -6,6 +6,7 @@ each InitProducerId that aborts a transaction, a side waits until the markers ar
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from typing import Any, NamedTuple
@@ -34,6 +35,8 @@ DEADLINE_S = 60.0
 CLIENTS = {1: (4, 11, 4), 2: (5, 12, 5)}
 """The versions of InitProducerId, Produce and EndTxn of a client of each version of transactions."""
 TopicPartitions = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+
+RUNS = itertools.count()
 
 
 class Producer(NamedTuple):
@@ -209,7 +212,7 @@ class Sequence:
 
     def __init__(self, seed: int, version: int, ours: Side, kafka: Side) -> None:
         self._dice = random.Random(f"{seed} {version}")
-        self._name = f"t-{version}-{seed}"
+        self._name = f"t-{version}-{seed}-{next(RUNS)}"  # not the id of an earlier run on the same Kafka
         self._version = version
         self._sides = ours, kafka
         self._known: list[Producer] = [Producer()]

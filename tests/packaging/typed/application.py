@@ -156,6 +156,24 @@ async def consume() -> None:
         await consumer.unsubscribe(timeout=1.0)
 
 
+async def process_in_transactions() -> None:
+    consumer = Consumer("localhost:9092", group="billing", enable_auto_commit=False, isolation_level="read_committed")
+    producer = Producer("localhost:9092", transactional_id="billing-1", transaction_timeout_ms=10_000)
+    async with consumer, producer:
+        async with producer.transaction(consumer):
+            for record in await consumer.poll():
+                producer.send("invoices", record.value)
+            await producer.send_offsets(consumer)
+        await producer.begin_transaction(consumer, timeout=5.0)
+        await producer.send_offsets({PARTITION: 7}, consumer.group_metadata(), timeout=5.0)
+        await producer.send_offsets(consumer.offsets_to_send(), "billing")
+        await producer.commit_transaction(timeout=5.0)
+        await producer.begin_transaction()
+        await producer.abort_transaction(timeout=5.0)
+        consumer.seek_to_committed(PARTITION)
+        consumer.continue_at_committed()
+
+
 async def consume_objects() -> None:
     consumer = Consumer(
         ["a:9092", "b:9092"],

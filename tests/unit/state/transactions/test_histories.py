@@ -41,6 +41,7 @@ def test_random_histories_keep_the_invariants() -> None:
 
 
 @pytest.mark.torture
+@pytest.mark.long_form
 def test_many_random_histories_keep_the_invariants() -> None:
     for seed in seeds_of(5_000):
         run(seed)

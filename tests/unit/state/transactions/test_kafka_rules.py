@@ -160,6 +160,7 @@ def test_the_machine_answers_as_kafka_does() -> None:
 
 
 @pytest.mark.torture
+@pytest.mark.long_form
 def test_the_machine_answers_as_kafka_does_in_many_sequences() -> None:
     for seed in seeds_of(20_000):
         run_sequence(seed)
