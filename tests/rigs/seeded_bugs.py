@@ -212,11 +212,11 @@ BUGS = (
         "commits are answered before they are appended",
         "kafkalite/coordinators/runtime/shard.py",
         "            self._append("
-        "incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, producer_epoch)\n",
+        "incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, transaction)\n",
         "            ready, late = effects.answers, PendingAppend([], now.ms)\n"
         "            soon = self._clock.monotonic() + 0.05\n"
         "            self._clock.call_at(soon, "
-        "self._append, incarnation, late, effects.records, now, producer_epoch)\n",
+        "self._append, incarnation, late, effects.records, now, transaction)\n",
         "tests/torture/test_groups_sigkill.py::test_groups_continue_after_sigkill",
         "are those after no beginning of",
     ),

@@ -64,6 +64,10 @@ class Faults:
             chosen = [kind for kind in chosen if kind not in (self._cut_power, self._reboot)]
         return chosen
 
+    def keep_tree(self) -> None:
+        """Restore no older tree in this run."""
+        self.kinds = [kind for kind in self.kinds if kind != self._restore_tree] or [self._expire]
+
     async def inject(self, until: float) -> None:
         """Let faults happen until a time of the loop; at its end every broker runs, and the network works."""
         loop, mean_s = self._world.loop, self._random.choice(MEAN_PAUSES_S)

@@ -39,6 +39,7 @@ async def scenario(world: ClusterWorld) -> dict[str, int]:
     until = world.loop.time() + SECONDS
     setters = [ConfigSetter(world, owned) for owned in owned_keys(world)]
     faults = Faults(world)
+    faults.keep_tree()  # an older tree has older configs
     await asyncio.gather(faults.inject(until), administrator.run(until), *(each.run(until) for each in setters))
     await pass_time(HEAL_S)
     for each in setters:
