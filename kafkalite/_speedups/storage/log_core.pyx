@@ -339,10 +339,6 @@ cdef class LogCore:
         """
         self.producers.end_verification(producer_id, verification)
 
-    def has_open_transaction(self, int64_t producer_id, int16_t epoch):
-        """Whether a producer has an open transaction with this epoch."""
-        return self.producers.has_open_transaction(producer_id, epoch)
-
     cdef Queued *slot(self) except NULL:
         cdef int capacity
         cdef Queued *queue

@@ -71,7 +71,6 @@ cdef class ProducerState:
     cdef bint is_early(self, Producer entry, const BatchHeader *header) except -1
     cdef Verification begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
     cdef int end_verification(self, int64_t producer_id, Verification verification) except -1
-    cdef bint has_open_transaction(self, int64_t producer_id, int16_t epoch) except -1
     cdef int transaction_error(
         self, Producer entry, int64_t producer_id, int16_t epoch, Verification verification
     ) except -1

@@ -341,10 +341,6 @@ cdef class ProducerState:
             del self.verifications[producer_id]
         return 0
 
-    cdef bint has_open_transaction(self, int64_t producer_id, int16_t epoch) except -1:
-        cdef Producer entry = self.entries.get(producer_id)
-        return has_open(entry, epoch)
-
     cdef int transaction_error(
         self, Producer entry, int64_t producer_id, int16_t epoch, Verification verification
     ) except -1:

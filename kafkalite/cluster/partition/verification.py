@@ -249,7 +249,7 @@ def reject_unverified(error: int, append: Append) -> None:
     waiting = append.transaction
     assert isinstance(waiting, WaitingBatch)
     code = produce_error(error, adds=waiting.transaction.adds, abortable=waiting.transaction.abortable)
-    append.reject(code, f"the partition is not part of the transaction: {name_of(error)}")
+    append.reject(code, f"the partition is not part of the transaction: {KafkaErrorCode(error).name}")
 
 
 def produce_error(error: int, *, adds: bool, abortable: bool) -> int:
@@ -267,8 +267,3 @@ def produce_error(error: int, *, adds: bool, abortable: bool) -> int:
     if error == KafkaErrorCode.TRANSACTION_ABORTABLE and not abortable:
         return KafkaErrorCode.INVALID_TXN_STATE
     return error if error in KNOWN_TO_PRODUCERS else TRANSLATED.get(KafkaErrorCode(error), NOT_ENOUGH_REPLICAS)
-
-
-def name_of(error: int) -> str:
-    """Return the name of an error code."""
-    return KafkaErrorCode(error).name

@@ -54,7 +54,7 @@ class GroupCoordinator:
         self._runtime = CoordinatorRuntime(
             host,
             OFFSETS,
-            lambda _leader_epoch: machine(host, counts, memory),
+            partial(machine, host, counts, memory),
             GroupRecordSerde(),
             commit_timeout_ms=host.config.offsets_commit_timeout_ms,
         )

@@ -52,7 +52,7 @@ class RuntimeHost(WriterHost, Protocol):
 class _Parts(NamedTuple, Generic[M]):
     """The arguments of a runtime that its shards need."""
 
-    make_machine: Callable[[int], M]
+    make_machine: Callable[[], M]
     serde: RecordSerde
     commit_timeout_ms: int
     reload_on_new_epoch: bool
@@ -64,7 +64,7 @@ class CoordinatorRuntime(Generic[M]):
     Arguments:
         host: the broker.
         topic: the internal topic that holds the records.
-        make_machine: creates an empty machine for a shard; called with the leader epoch of its partition.
+        make_machine: creates an empty machine for a shard.
         serde: converts records to bytes and back.
         commit_timeout_ms: how long an answer may wait until its records are committed.
         reload_on_new_epoch: whether a new leader epoch under the same leader loads the shard again: the epoch is part
@@ -80,7 +80,7 @@ class CoordinatorRuntime(Generic[M]):
         self,
         host: RuntimeHost,
         topic: InternalTopic,
-        make_machine: Callable[[int], M],
+        make_machine: Callable[[], M],
         serde: RecordSerde,
         *,
         commit_timeout_ms: int,
@@ -210,12 +210,12 @@ class CoordinatorRuntime(Generic[M]):
         """
         if self._closed:
             return
-        shard = self._shards.get(partition.index)
+        shard, before = self._shards.get(partition.index), self._epochs.get(partition.index)
+        self._epochs[partition.index] = partition.leader_epoch
         if shard is None:
             shard = self._shards[partition.index] = self._new_shard(partition)
-        elif self._parts.reload_on_new_epoch and self._epochs[partition.index] != partition.leader_epoch:
+        elif self._parts.reload_on_new_epoch and before != partition.leader_epoch:
             shard.reload()
-        self._epochs[partition.index] = partition.leader_epoch
         if shard.is_unloaded and not partition.is_behind:
             shard.load()
 
@@ -223,7 +223,7 @@ class CoordinatorRuntime(Generic[M]):
         writer = PartitionWriter(self._host, partition, self._parts.serde, self._loads)
         return CoordinatorShard(
             partition.index,
-            lambda: self._parts.make_machine(partition.leader_epoch),
+            self._parts.make_machine,
             writer,
             self._host.clock,
             self._ask,

@@ -63,7 +63,7 @@ class TransactionCoordinator:
         self.transactions = TransactionService(self._runtime)
         self._runtime.create_shards()
 
-    def _create_machine(self, _leader_epoch: int) -> TransactionMachine:
+    def _create_machine(self) -> TransactionMachine:
         machine = TransactionMachine(machine_settings(self._host.config), self._version)
         machine.counters = self.counters
         return machine

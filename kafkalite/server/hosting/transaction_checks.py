@@ -173,7 +173,7 @@ class TransactionChecks:
                 `request.timeout.ms`.
         """
         key = TransactionKey(transactional_id, producer_id, epoch, add)
-        check = Check(key, TopicPartition(*partition), then, self._host.clock.monotonic())
+        check = Check(key, partition, then, self._host.clock.monotonic())
         self._open[check] = None
         self._deadline.lower(self._deadline_of(check))
         self._begin(key, [check])

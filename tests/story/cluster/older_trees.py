@@ -4,6 +4,10 @@ A tree without topics that an administrator has created, or with those that were
 So the tree is restored only if it has the same topics and partitions as the current one. What is older are the states
 of partitions with their leader epochs, the epoch of the controller, and the assigned producer ids.
 
+A client may have learned a leader epoch that its leader has not: from another broker, in the moment after the election.
+No broker then knows that the epoch of an older tree is too low, and the client ignores it, as Java's clients do. So the
+tree is restored only while every leader has its present epoch.
+
 A power failure may remove leader epochs from the logs that clients have seen. The kinds of a run with older trees have
 no power failures: `LOSSES`.
 """
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafkalite.cluster.partition.partition import Partition
 from kafkalite.coordination import znodes
 from kafkalite.coordination.tree import TreeNode
 from tests.story.cluster.saved_tree import SavedTree
@@ -44,11 +49,38 @@ class OlderTrees:
         self._saving = False
 
     def _restore(self, saved: SavedTree, known: list[str]) -> None:
-        if self._saving and known == self._known():
+        if self._saving and known == self._known() and self._leaders_have_their_epochs():
             saved.restore()
             self._world.trace.restored()
             self._world.count("older trees")
         self._saving = False
+
+    def _leaders_have_their_epochs(self) -> bool:
+        """Whether every partition has a leader, which leads in the epoch of the tree; no with an invalid node."""
+        tree = self._world.zookeeper.tree
+        topics = tree.find(znodes.TOPICS)
+        keys = [
+            (topic, int(index))
+            for topic in (topics.children if topics is not None else ())
+            if (above := tree.find(f"{znodes.topic_path(topic)}/partitions")) is not None
+            for index in above.children
+        ]
+        try:
+            return all(self._leader_has_epoch(*key) for key in keys)
+        except znodes.ZnodeError:
+            return False
+
+    def _leader_has_epoch(self, topic: str, index: int) -> bool:
+        path = znodes.state_path(topic, index)
+        node = self._world.zookeeper.tree.find(path)
+        if node is None:  # no client knows it
+            return True
+        state = znodes.decode_state(path, node.data)
+        broker = self._world.brokers.get(state.leader)
+        if broker is None or not broker.is_running:
+            return False
+        found = broker.running.replicas.partition(topic, b"", index, by_id=False)
+        return isinstance(found, Partition) and found.leader_epoch == state.leader_epoch
 
     def _known(self) -> list[str]:
         """The paths of topics, partitions and deletions, and the assignments."""

@@ -121,7 +121,7 @@ def test_new_leader_continues_the_transactions_of_the_dead_one(tmp_path: Path) -
         while leader_of(world) in (killed, -1):
             await pass_time(0.1)
         await pass_time(1.0)
-        assert log_of(world, leader_of(world)).has_open_transaction(7, 0)
+        assert not log_of(world, leader_of(world)).transaction_error(7, 0)
         writer.send(7)
         writer.end(7, ABORT)
         await writer.committed(3)
@@ -169,7 +169,7 @@ def test_truncated_marker_opens_its_transaction_again(tmp_path: Path) -> None:
         for each in others:
             world.network.disconnect(host_of(dead), host_of(each))
         writer.end(7, ABORT)
-        assert not log_of(world, dead).has_open_transaction(7, 0)
+        assert log_of(world, dead).transaction_error(7, 0)
         world.cluster.kill(dead)
         for each in others:
             world.network.reconnect(host_of(dead), host_of(each))
@@ -178,7 +178,7 @@ def test_truncated_marker_opens_its_transaction_again(tmp_path: Path) -> None:
         await world.cluster.start(dead)
         await until_in_sync(world)
         await pass_time(1.0)
-        assert [log_of(world, each).has_open_transaction(7, 0) for each in (dead, *others)] == [True] * 3
+        assert [not log_of(world, each).transaction_error(7, 0) for each in (dead, *others)] == [True] * 3
         assert [known(world, each)[2] for each in (dead, *others)] == [[]] * 3
         assert partition_of(world, leader_of(world)).last_stable_offset == 0
         writer.results.clear()

@@ -91,7 +91,7 @@ def zombie_commits_offsets(patch: pytest.MonkeyPatch) -> None:
     def unverified(self: txn_offset_commit.TransactionalCommit, _index: int, log: Any) -> None:
         producer_id, epoch = self._request.producer_id, self._request.producer_epoch
         verification = None
-        if not log.has_open_transaction(producer_id, epoch):
+        if log.transaction_error(producer_id, epoch):
             verification = log.begin_verification(producer_id, epoch, -1, False)
         self._commit(txn_offset_commit.TransactionOfRecords(producer_id, epoch, verification))
 

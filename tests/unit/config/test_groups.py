@@ -5,7 +5,7 @@ import pytest
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
 from kafkalite.config.keys import INT_MAX, ConfigError
-from kafkalite.coordinators.transaction.settings import CheckSettings, check_settings, machine_settings
+from kafkalite.coordinators.transaction.settings import machine_settings
 from kafkalite.model import PARTITIONS_PER_REQUEST_MAX
 from kafkalite.state.transactions.machine import TransactionSettings
 
@@ -116,11 +116,7 @@ def test_settings_of_transactions_have_the_configured_values() -> None:
             "transaction.max.timeout.ms": "2",
             "transaction.remove.expired.transaction.cleanup.interval.ms": "3",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "4",
-            "transaction.partition.verification.enable": "false",
-            "add.partitions.to.txn.retry.backoff.ms": "5",
-            "add.partitions.to.txn.retry.backoff.max.ms": "6",
         }
     )
     assert machine_settings(config) == TransactionSettings(2, 1, 3, 4)
-    assert check_settings(config) == CheckSettings(False, 5, 6)
     assert machine_settings(BrokerConfig({})) == TransactionSettings()

@@ -115,7 +115,6 @@ class Rig(Generic[M]):
         self.topics = FakeTopics(self._created)
         self.make_machine = make_machine
         self.serde = GroupRecordSerde()
-        self.epochs: list[int] = []
         if partitions:
             self.host(partitions)
         self.runtime = self.new_runtime()
@@ -132,9 +131,8 @@ class Rig(Generic[M]):
             reload_on_new_epoch=self.reload_on_new_epoch,
         )
 
-    def new_machine(self, leader_epoch: int) -> M:
-        """An empty machine; a test reads in which leader epochs they were created."""
-        self.epochs.append(leader_epoch)
+    def new_machine(self) -> M:
+        """An empty machine."""
         return self.make_machine()
 
     def host(self, partitions: int) -> None:

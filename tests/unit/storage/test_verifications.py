@@ -65,10 +65,10 @@ def producer(log: Log, request: pytest.FixtureRequest) -> Producer:
 def test_first_batch_of_a_transaction_needs_a_verification(producer: Producer) -> None:
     assert producer.send(0) == UNVERIFIED_BATCH
     assert producer.send(0, producer.verify(0)) == 0
-    assert producer.log.has_open_transaction(7, 0)
+    assert not producer.log.transaction_error(7, 0)
     assert producer.send(2) == 2, "later batches need none"
     producer.end(1)
-    assert not producer.log.has_open_transaction(7, 0)
+    assert producer.log.transaction_error(7, 0)
     assert producer.send(0, epoch=1) == UNVERIFIED_BATCH
 
 
@@ -78,7 +78,7 @@ def test_marker_ends_the_attempts_before_it(producer: Producer, end: str) -> Non
     late = producer.verify(0)
     assert producer.end(commit=end == "commit") == 0
     assert producer.send(0, late) == INVALID_TXN_STATE
-    assert not producer.log.has_open_transaction(7, 0)
+    assert producer.log.transaction_error(7, 0)
 
 
 def test_late_answer_does_not_open_the_next_transaction(producer: Producer) -> None:
@@ -189,7 +189,7 @@ def test_tv2_marker_has_a_greater_epoch(log: Log) -> None:
     producer = Producer(log)
     producer.begin(0, epoch=3)
     assert producer.end(3, version=TV2) == FENCED, "a late marker of the transaction before"
-    assert producer.log.has_open_transaction(7, 3)
+    assert not producer.log.transaction_error(7, 3)
     assert producer.end(4, version=TV2) == 2
 
 
@@ -251,7 +251,7 @@ def test_failed_write_of_the_first_batch_needs_another_verification(tmp_path: Pa
     disk.fail("write", errno.ENOSPC)
     assert log.write() == KafkaErrorCode.KAFKA_STORAGE_ERROR
     disk.heal()
-    assert not log.has_open_transaction(7, 0)
+    assert log.transaction_error(7, 0)
     assert producer.send(0) == UNVERIFIED_BATCH
     assert producer.send(0, verification) == INVALID_TXN_STATE
     assert producer.begin(0) == 0

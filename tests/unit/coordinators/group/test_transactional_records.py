@@ -44,7 +44,7 @@ def commit_in(rig: Rig[GroupMachine], producer_id: int, offset: int, epoch: int 
 def transaction_of(rig: Rig[GroupMachine], producer_id: int, epoch: int = 0) -> TransactionOfRecords:
     """The transaction of a producer, whose coordinator has confirmed it."""
     log = opened(rig)
-    if log.has_open_transaction(producer_id, epoch):
+    if not log.transaction_error(producer_id, epoch):
         return TransactionOfRecords(producer_id, epoch)
     return TransactionOfRecords(producer_id, epoch, log.begin_verification(producer_id, epoch, -1, True))
 
