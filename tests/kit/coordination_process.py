@@ -5,7 +5,11 @@ It has one session, as a broker has, and prints "serves" when it has become the 
 
 import asyncio
 import logging
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
@@ -14,6 +18,29 @@ from kafkalite.coordination.zookeeper.coordination import connect_zookeeper
 from kafkalite.net.client.connection import dial
 
 SESSION_MS = 60_000  # none expires
+
+
+def start_process(directory: Path) -> subprocess.Popen[str]:
+    """Start such a process."""
+    command = [sys.executable, "-m", "tests.kit.coordination_process", str(directory)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def wait_serving(process: subprocess.Popen[str]) -> None:
+    """Wait until it serves."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serves\n"
+
+
+@contextmanager
+def coordination_process(directory: Path) -> Iterator[None]:
+    """A process of its own serves the directory within the block, so that any broker can be suspended."""
+    with start_process(directory) as process:
+        try:
+            wait_serving(process)
+            yield
+        finally:
+            process.kill()
 
 
 class Report(logging.Handler):

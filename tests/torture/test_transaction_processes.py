@@ -1,5 +1,6 @@
 """Processes of brokers are killed and suspended in each state of a transaction: see `tests/kit/transactions/states.py`.
 
+The coordination directory has a process of its own: no partition loses an in-sync replica while that is suspended.
 `--cluster-faults` sets the number of faults.
 """
 
@@ -16,6 +17,7 @@ import pytest
 from tests.fix_torture import is_long
 from tests.kit.broker_processes import REPLICATED, BrokerProcesses
 from tests.kit.brokers import wait_until
+from tests.kit.coordination_process import coordination_process
 from tests.kit.transactions.history import Partition
 from tests.kit.transactions.producer import real_wall_ms
 from tests.kit.transactions.states import CASES, Case, Processes
@@ -95,8 +97,9 @@ def chosen_cases(config: pytest.Config, random: Random) -> list[Case]:
 
 
 def test_transactions_end_when_processes_end(tmp_path: Path, pytestconfig: pytest.Config, random: Random) -> None:
-    shared = {"kafkalite.coordination.directory": str(tmp_path / "shared")}
-    with BrokerProcesses(tmp_path, shared, SETTINGS) as cluster:
+    shared = tmp_path / "shared"
+    coordination = {"kafkalite.coordination.directory": str(shared)}
+    with coordination_process(shared), BrokerProcesses(tmp_path, coordination, SETTINGS) as cluster:
         partitions = two_leaders(cluster, cluster.create_topic("orders", 6, factor=3))
         cluster.create_topic("input", 1, factor=3)
         processes = Processes(ProcessRig(cluster), partitions)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from kazoo.security import make_digest_acl
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.coordination.served.coordination import HOST
 from kafkalite.coordination.served.directory import CoordinationDirectory
+from tests.kit.coordination_process import start_process, wait_serving
 
 DEADLINE_S = 30.0
 
@@ -34,8 +34,8 @@ class Serving:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._directory = CoordinationDirectory(Disk(), str(path))
-        self._current = self._start()
-        self._wait(self._current)
+        self._current = start_process(self.path)
+        wait_serving(self._current)
         self._next: subprocess.Popen[str] | None = None
 
     @property
@@ -44,25 +44,16 @@ class Serving:
 
     def kill(self) -> None:
         """Kill the process that serves, and return when the next one does."""
-        after = self._start()
+        after = start_process(self.path)
         self._current.kill()
         self._current.wait()
-        self._wait(after)
+        wait_serving(after)
         self._current.stdout.close()  # type: ignore[union-attr]
         self._current = after
 
     def close(self) -> None:
         self._current.kill()
         self._current.communicate()
-
-    def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.kit.coordination_process", str(self.path)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-    @staticmethod
-    def _wait(process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "serves\n"
 
 
 @pytest.fixture
