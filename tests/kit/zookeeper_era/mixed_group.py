@@ -24,6 +24,7 @@ from tests.kit.zookeeper_era.tree import GroupNodes, TopicPartition, Tree
 QUIET_S = 45.0
 POLL_S = 0.1
 STREAMS_MAX = 3
+VERIFICATIONS = 5
 VERIFIED = "Rebalance operation successful !"
 SETTINGS: dict[str, object] = {
     "zookeeper_session_timeout_ms": 3_000,
@@ -207,10 +208,25 @@ class MixedGroup:
         skipped = self.ledger.missing(committed)
         assert not skipped, f"committed, but not returned by a stream: {skipped}\n{self.report()}"
 
-    async def verify(self, java: Process) -> None:
-        """Kafka's VerifyConsumerRebalance agrees."""
-        printed = await java.tool("verify", "--zookeeper.connect", self._zookeeper, "--group", self.name)
-        assert VERIFIED in printed, f"{printed}\n{java.log_tail()}"
+    async def verify(self, java: Process, quiet: GroupNodes) -> None:
+        """Kafka's VerifyConsumerRebalance agrees.
+
+        The tool takes seconds on a loaded machine, and a session may expire meanwhile. Therefore a failure counts only
+        if registrations, owners and their sessions are still those of the quiet moment. Otherwise the next quiet moment
+        is verified, VERIFICATIONS times at most.
+
+        Arguments:
+            java: a process that runs the tool.
+            quiet: the nodes that `quiet` has returned.
+        """
+        for _ in range(VERIFICATIONS):
+            printed = await java.tool("verify", "--zookeeper.connect", self._zookeeper, "--group", self.name)
+            if VERIFIED in printed:
+                return
+            assert not quiet.same_members(self._nodes()), f"{printed}\n{java.log_tail()}\n{self.report()}"
+            self.log.append("the group changed during VerifyConsumerRebalance")
+            quiet = await self.quiet()
+        raise AssertionError(f"the group changed during {VERIFICATIONS} verifications\n{self.report()}")
 
     async def read_all(self, ends: Mapping[TopicPartition, int]) -> None:
         """Wait until every record below these offsets has been returned."""

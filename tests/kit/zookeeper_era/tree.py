@@ -30,6 +30,10 @@ class GroupNodes:
     sessions: dict[str, int]
     offsets: dict[TopicPartition, str]
 
+    def same_members(self, other: GroupNodes) -> bool:
+        """Whether registrations, owners and their sessions are equal; offsets may differ."""
+        return (self.consumers, self.owners, self.sessions) == (other.consumers, other.owners, other.sessions)
+
     def registrations(self) -> dict[str, dict[str, Any]]:
         """The registrations as JSON, without the time."""
         parsed = {each: json.loads(text) for each, text in self.consumers.items()}

@@ -189,10 +189,10 @@ async def run_groups(
     end, quiet = loop.time() + seconds, 0
     await events.begin()
     while True:
-        await asyncio.gather(*(group.quiet() for group in groups))
+        complete = await asyncio.gather(*(group.quiet() for group in groups))
         assert processes.tools is not None
-        for group in groups:
-            await group.verify(processes.tools)
+        for group, nodes in zip(groups, complete, strict=True):
+            await group.verify(processes.tools, nodes)
         quiet += 1
         if writing.done() or loop.time() > end:
             break
