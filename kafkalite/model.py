@@ -35,6 +35,24 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Principal(NamedTuple):
+    """Who sends a request (KafkaPrincipal.java).
+
+    Arguments:
+        type: `User`, unless a principal builder of the user returns another one.
+        name: of the user, or the distinguished name of a certificate.
+    """
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")  # on a connection without authentication
+
+
 class Endpoint(NamedTuple):
     """The address of a listener, bound or advertised.
 

@@ -41,6 +41,7 @@ class Connection(Frames):
     listener: str
     authenticated: bool
     state: Any
+    principal: Any
     def __init__(
         self, hub: Hub, listener: str = "", peer: tuple[str, int] = ..., local: tuple[str, int] = ...
     ) -> None: ...

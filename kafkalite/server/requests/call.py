@@ -8,7 +8,7 @@ from kafkalite._speedups.codec import RequestHeader, encode_parts, response_head
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.callbacks import Completion
 from kafkalite.clock import Outcome
-from kafkalite.model import Node
+from kafkalite.model import ANONYMOUS, Node, Principal
 from kafkalite.server.requests import context
 from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.server.requests.response_arrays import ResponseArray
@@ -56,6 +56,11 @@ class Call(Generic[Context]):
     def client_id(self) -> str:
         """The client id, "" where the client sends none."""
         return self.header.client_id or ""
+
+    @property
+    def principal(self) -> Principal:
+        """Who sends the request."""
+        return self.connection.principal or ANONYMOUS
 
     @property
     def client_host(self) -> str:
