@@ -40,7 +40,7 @@ class PlainFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, logger, message, and exception where there is one."""
+    """One object per line: time, level, logger and message; `fields` of the record and exception, where it has them."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -48,6 +48,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
 from kafkalite._speedups.net.framing import Connection, Reply
@@ -13,6 +13,9 @@ from kafkalite.server.requests import context
 from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import Steps, finish, group_steps
+
+if TYPE_CHECKING:  # imported with an authorizer
+    from kafkalite.server.security.authorization import Authorization
 
 Arguments = ParamSpec("Arguments")
 Context = TypeVar("Context", bound=context.CallContext, covariant=True)
@@ -61,6 +64,16 @@ class Call(Generic[Context]):
     def principal(self) -> Principal:
         """Who sends the request."""
         return self.connection.principal or ANONYMOUS
+
+    @property
+    def authorization(self) -> "Authorization | None":
+        """What its principal may do; None: there is no authorizer, so it may do everything."""
+        authorizer = self.context.authorizer
+        if authorizer is None:
+            return None
+        connection = self.connection
+        request = self.response_type.__name__.removesuffix("Response")
+        return authorizer.authorization(connection.principal or ANONYMOUS, connection.peer_host, request)
 
     @property
     def client_host(self) -> str:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
+    from kafkalite.server.security.authorization import AuditedAuthorizer
     from kafkalite.state.controller.effects import Completion
 
 
@@ -58,6 +59,7 @@ class RequestDispatcher(Protocol):
 class CallContext(Protocol):
     """The context of every call: time slices, pending writes, failures, and this broker's address."""
 
+    authorizer: "AuditedAuthorizer | None"  # None: all requests are allowed
     broker_id: int
     replicas: Replicas
     slicer: Slicer

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
+    from kafkalite.server.security.authorization import AuditedAuthorizer
 
 LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
@@ -80,12 +81,14 @@ class RunningBroker(ABC):
         in_cluster: whether this broker is one of a cluster.
         peers: the other brokers of the cluster; None: the broker is alone.
         first_image: for requests that wait for it; None: the broker knows its cluster.
+        authorizer: of all requests; None: they are all allowed.
     """
 
     rows: tuple[Row, ...] = ROWS
     in_cluster = False
     peers: "BrokerPeers | None" = None
     first_image: "FirstImage | None" = None
+    authorizer: "AuditedAuthorizer | None" = None
 
     def __init__(
         self,

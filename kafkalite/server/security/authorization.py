@@ -1,0 +1,121 @@
+"""What handlers ask an authorizer: `Authorization`, for the principal and host of one call."""
+
+from collections.abc import Iterable
+
+from kafkalite.clock import Clock
+from kafkalite.model import Principal
+from kafkalite.server.security.audit_log import Action, AuditLog
+from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclOperation, AclResourceType, bit_field
+from kafkalite.state.authorizer.authorizer import Authorizer, Decision
+
+
+class Authorization:
+    """What a principal may do; created per call.
+
+    Arguments:
+        authorizer: decides.
+        audit_log: gets each decision.
+        principal: of the connection.
+        host: the address of the client.
+        request: the name of the API key, for the audit log.
+    """
+
+    __slots__ = ("_audit_log", "_authorizer", "_request", "host", "principal")
+
+    def __init__(
+        self, authorizer: Authorizer, audit_log: AuditLog, principal: Principal, host: str, request: str
+    ) -> None:
+        self._authorizer = authorizer
+        self._audit_log = audit_log
+        self._request = request
+        self.principal = principal
+        self.host = host
+
+    @property
+    def version(self) -> int:
+        """Grows with each change of the ACLs: a caller that keeps a result asks again when it has changed."""
+        return self._authorizer.version
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        count: int = 1,
+        log_denied: bool = True,
+    ) -> bool:
+        """Return whether the principal may do this with a resource; writes the audit log.
+
+        Arguments:
+            operation: a concrete one.
+            resource_type: of the resource.
+            name: of the resource.
+            count: how often the request names the resource, for the log.
+            log_denied: False: the client has not asked for this very resource, so a refusal is no event.
+        """
+        decision = self._authorizer.decide(self.principal, self.host, operation, resource_type, name)
+        if decision.allowed or log_denied:
+            self._log(Action(operation, resource_type, name, count), decision)
+        return decision.allowed
+
+    def allows_cluster(self, operation: AclOperation) -> bool:
+        """Return whether the principal may do this with the cluster; writes the audit log."""
+        return self.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allowed_names(
+        self,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        names: Iterable[str],
+        *,
+        log_denied: bool = True,
+    ) -> set[str]:
+        """Return those names of resources with which the principal may do this; writes the audit log.
+
+        Arguments:
+            operation: a concrete one.
+            resource_type: of the resources.
+            names: of the resources.
+            log_denied: False: the client has not asked for these very resources, so a refusal is no event.
+        """
+        return {name for name in names if self.allows(operation, resource_type, name, log_denied=log_denied)}
+
+    def allows_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Return whether the principal may do this with at least one resource of a type."""
+        return self._authorizer.allows_any(self.principal, self.host, operation, resource_type)
+
+    def operations(self, resource_type: AclResourceType, name: str) -> int:
+        """Return what the principal may do with a resource, as the bit field of KIP-430; writes no log."""
+        return bit_field(
+            lambda operation: (
+                self._authorizer.decide(self.principal, self.host, operation, resource_type, name).allowed
+            ),
+            resource_type,
+        )
+
+    def _log(self, action: Action, decision: Decision) -> None:
+        self._audit_log.record(self.principal, self.host, self._request, action, decision)
+
+
+class AuditedAuthorizer:
+    """An authorizer with its audit log.
+
+    Arguments:
+        authorizer: decides.
+        clock: for the bound on the number of lines in the log.
+    """
+
+    def __init__(self, authorizer: Authorizer, clock: Clock) -> None:
+        self.authorizer = authorizer
+        self._audit_log = AuditLog(clock)
+
+    def authorization(self, principal: Principal, host: str, request: str) -> Authorization:
+        """Return what a principal may do.
+
+        Arguments:
+            principal: of the connection.
+            host: the address of the client.
+            request: the name of the API key, such as `Produce`.
+        """
+        return Authorization(self.authorizer, self._audit_log, principal, host, request)
