@@ -159,6 +159,7 @@ def status_object(found: ClusterStatus) -> dict[str, object]:
         **found.replicas._asdict(),
         "invalid_nodes": [each._asdict() for each in found.invalid_nodes],
         "invalid_node_count": found.invalid_node_count,
+        "transaction_version": found.transaction_version,
         "problems": found.problems,
     }
 
@@ -180,6 +181,7 @@ def print_status(found: ClusterStatus) -> None:
     controller = "none" if found.controller is None else f"broker {found.controller}"
     click.echo(f"cluster {found.cluster_id}, controller: {controller}")
     click.echo(f"{found.topics} topic(s), {found.partitions} partition(s), {len(found.leaderless)} without a leader")
+    click.echo(f"transaction.version {found.transaction_version}")
     if found.replicas.not_preferred:
         click.echo(
             f"{found.replicas.not_preferred} partition(s) are not led by their first replica: `topic elect-leaders`"

@@ -14,6 +14,7 @@ from kafkalite.cli.cluster.invalid_tree_nodes import NodeStatus, node_statuses
 from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas, imbalances_of
 from kafkalite.errors import KafkaError
 
+TRANSACTION_VERSION = "transaction.version"
 COORDINATION_KEYS = ("zookeeper.connect", "kafkalite.coordination.directory")
 
 
@@ -65,6 +66,7 @@ class ClusterStatus(NamedTuple):
         replicas: numbers of partitions whose replicas are not in sync or not led as preferred.
         invalid_nodes: nodes of the tree that the cluster leaves out; brokers name at most 1,000.
         invalid_node_count: their number.
+        transaction_version: the level of the feature `transaction.version`, 0 = it is not finalized.
     """
 
     cluster_id: str
@@ -77,6 +79,7 @@ class ClusterStatus(NamedTuple):
     replicas: ReplicaCounts
     invalid_nodes: list[NodeStatus]
     invalid_node_count: int
+    transaction_version: int
 
     @property
     def problems(self) -> list[str]:
@@ -114,6 +117,7 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
     """Ask the cluster, and each of its brokers for at most `timeout_s` seconds. Raises KafkaError."""
     described = await admin.cluster.describe()
     topics = await admin.topics.list()
+    levels = (await admin.cluster.features()).finalized
     resources = {each.broker_id: Resource.broker(each.broker_id) for each in described.brokers}
     outcomes = await admin.configs.describe(*resources.values(), names=COORDINATION_KEYS, timeout=timeout_s)
     errors = {broker: outcomes.errors[each] for broker, each in resources.items() if each in outcomes.errors}
@@ -146,6 +150,7 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
         await count_replicas(admin, topics),
         node_statuses(sessions.values()),
         max((each.invalid_node_count for each in sessions.values()), default=0),
+        levels.get(TRANSACTION_VERSION, 0),
     )
 
 

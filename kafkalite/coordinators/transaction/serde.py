@@ -12,7 +12,13 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.runtime.loader import RecordError
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored.record_types import write
-from kafkalite.protocol.stored.transaction_records import TransactionLogKey, TransactionLogValue, read_key, read_value
+from kafkalite.protocol.stored.transaction_records import (
+    STATUSES,
+    TransactionLogKey,
+    TransactionLogValue,
+    read_key,
+    read_value,
+)
 from kafkalite.records import Builder
 from kafkalite.state.transactions.metadata import TransactionDeleted, TransactionMetadata
 from kafkalite.state.transactions.states import TransactionState
@@ -108,10 +114,8 @@ def encode_value(metadata: TransactionMetadata) -> TransactionLogValue:
 
 def decode_value(transactional_id: str, stored: TransactionLogValue) -> TransactionMetadata:
     """The state of a transactional id. Raises RecordError for a status that Kafka does not store."""
-    try:
-        state = TransactionState(stored.transaction_status)
-    except ValueError:
-        raise RecordError(f"status {stored.transaction_status} of {transactional_id!r} is unknown") from None
+    if stored.transaction_status not in STATUSES:
+        raise RecordError(f"status {stored.transaction_status} of {transactional_id!r} is unknown")
     partitions = (
         TopicPartition(each.topic, index)
         for each in stored.transaction_partitions or ()
@@ -123,7 +127,7 @@ def decode_value(transactional_id: str, stored: TransactionLogValue) -> Transact
         stored.producer_epoch,
         stored.transaction_timeout_ms,
         stored.transaction_last_update_timestamp_ms,
-        state,
+        TransactionState(stored.transaction_status),
         frozenset(partitions),
         stored.transaction_start_timestamp_ms,
         stored.previous_producer_id,

@@ -6,6 +6,8 @@ Source: TransactionLogKey.json, TransactionLogValue.json of Apache Kafka 4.3.
 from kafkalite.protocol.schema import Struct, field, int8, int16, int32, int64, string
 from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue
 
+STATUSES = range(6)  # that are stored: 6 (dead) and 7 (prepare epoch fence) are states in memory
+
 
 class TransactionLogValue(StoredValue, versions=(0, 1), flexible=1, written=1):
     """Version 0 is written while the feature `transaction.version` is 0. Times in ms.

@@ -33,13 +33,14 @@ from kafkalite.storage.verify.verify_segments import (
     base_offset,
 )
 from kafkalite.storage.verify.verify_swaps import check_swaps
+from kafkalite.storage.verify.verify_transaction_state import TRANSACTION_STATE, check_transaction_states
 
 START_POINT_END = 1
 DIRECTORY_IS_KNOWN = 9
 NO_LEFTOVERS = 10
 IDS_AGREE = 14
 CHECKPOINTS_READ = 15
-COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
+COMPACTED_TOPICS = ("__consumer_offsets", TRANSACTION_STATE)
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 WORK_SUFFIXES = (names.CLEANED, names.SWAP, names.WORK)
 
@@ -140,6 +141,7 @@ class _LogCheck:
         else:
             yield from check_swaps(self._disk, self._directory, self._names, self._advance)
         yield from check_producers(self._disk, self._directory, self._read, snapshots, compacted=self._compacted)
+        yield from check_transaction_states(self._disk, self._directory, self._read)
         yield from self._topic_id()
 
     def _topic_id(self) -> Iterator[Violation]:

@@ -49,6 +49,7 @@ def test_any_broker_shows_the_status_of_the_cluster(cluster: BrokerCluster) -> N
     for broker_id in cluster.broker_ids:
         found = status(cluster, broker_id)
         assert (found["controller"], found["partitions"], found["problems"]) == (cluster.controller(), 6, [])
+        assert found["transaction_version"] == 2
         assert [each["broker"] for each in found["brokers"]] == [1, 2, 3] and found["without_leader"] == []
         for each in found["brokers"]:
             assert f"{each['host']}:{each['port']}" == cluster.address(each["broker"])
@@ -57,7 +58,8 @@ def test_any_broker_shows_the_status_of_the_cluster(cluster: BrokerCluster) -> N
     lines = run("cluster", "status", "-b", cluster.bootstrap_servers).stdout.splitlines()
     assert lines[0].endswith(f", controller: broker {cluster.controller()}")
     assert lines[1] == "1 topic(s), 6 partition(s), 0 without a leader"
-    assert lines[2].split() == [
+    assert lines[2] == "transaction.version 2"
+    assert lines[3].split() == [
         "BROKER",
         "HOST",
         "PORT",
@@ -69,7 +71,7 @@ def test_any_broker_shows_the_status_of_the_cluster(cluster: BrokerCluster) -> N
         "ISR-CHANGES",
         "COORDINATION",
     ]
-    assert len(lines) == 6
+    assert len(lines) == 7
 
 
 def leaders_known_to(cluster: BrokerCluster, broker_id: int) -> list[int]:
