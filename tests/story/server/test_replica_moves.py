@@ -2,7 +2,8 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
@@ -24,8 +25,10 @@ from tests.kit.log_dirs import (
     replicas,
     until_in,
 )
-from tests.kit.server import Client, batch, connected, idempotent
+from tests.kit.server import Client, Hub, Wire, batch, connected, idempotent, outcomes, produce_request
 from tests.story.server.test_configs import SET, alter
+from tests.story.server.test_transactional_produce import TV2
+from tests.story.server.test_transactional_produce import Producer as TransactionalProducer
 
 TOPIC = 2
 
@@ -116,6 +119,36 @@ async def test_a_repeated_batch_is_recognized_after_a_move(client: Client, jbod:
     await until_in(client, "b")
     assert (await client.produce("t", idempotent(b"once", sequence=0))).base_offset == first.base_offset
     assert (await client.produce("t", idempotent(b"twice", sequence=1))).base_offset == first.base_offset + 1
+
+
+async def test_batches_that_wait_for_a_coordinator_are_appended_after_any_step_of_a_move(
+    client: Client, jbod: Jbod
+) -> None:
+    """The log keeps their verification entries, which are not on the disk."""
+    values, checks, later = await fill(client), client.broker.replicas.transaction_checks, list[Callable[[], object]]()
+    ask = checks.check
+    checks.check = lambda *args, **named: later.append(partial(ask, *args, **named))  # type: ignore[method-assign]
+    copies, hub, wires = HeldCopies(client), Hub(client.broker), list[Wire]()
+    for number in range(30):
+        producer = TransactionalProducer(client, f"producer-{number}")
+        await producer.init()
+        wires.append(Wire(hub))
+        sent = produce_request("t", (0, producer.batch(b"%d" % number)), transactional_id=producer.transactional_id)
+        wires[-1].send((sent, TV2))
+    assert len(later) == len(wires)
+    await copies.requested(client, jbod.path("b"))
+    while copies.jobs.waiting:
+        later.pop()()
+        copies.advance()
+        client.broker.replicas.write_pending()
+    await until_in(client, "b")
+    assert later, "some wait until the log was moved"
+    for answer in later:
+        answer()
+    client.broker.replicas.write_pending()
+    for wire in wires:
+        assert [found.error_code for found in outcomes(await wire.answer())] == [0]
+    assert len(await all_values(client)) == len(values) + len(wires)
 
 
 async def test_deleted_records_do_not_move(client: Client, jbod: Jbod) -> None:
