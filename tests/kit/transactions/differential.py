@@ -11,6 +11,7 @@ import random
 import time
 from typing import Any, NamedTuple
 
+from kafkalite.cluster.partition.verification import UNKNOWN_PRODUCER
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -217,6 +218,7 @@ class Sequence:
         self._sides = ours, kafka
         self._known: list[Producer] = [Producer()]
         self._sequences: dict[tuple[Producer, int], int] = {}
+        self._refused: set[tuple[int, int]] = set()  # numbers of producer ids, and partitions
         self._last_end: tuple[Producer, bool] | None = None
         self.log: list[str] = []
 
@@ -259,6 +261,8 @@ class Sequence:
             arguments = (producer, partition)
         if name == "produce":
             sequence = self._sequences.get((producer, partition), 0)
+            if sequence and (producer.number, partition) in self._refused:
+                return  # Kafka keeps the entry of the refused attempt, and rejects batches of the open transaction
             arguments = (producer, partition, sequence)
         method = "init" if name == "renew" else name
         results = [await getattr(side, method)(*arguments) for side in self._sides]
@@ -269,8 +273,13 @@ class Sequence:
     def _learn(self, name: str, arguments: tuple[Any, ...], result: Any) -> None:
         if name in ("init", "renew", "end") and not result[0] and result[1].number >= 0:
             self._known.append(result[1])
-        if name == "produce" and not result[0]:
-            self._sequences[arguments[:2]] = arguments[2] + 1
+        if name == "produce":
+            where = arguments[0].number, arguments[1]
+            if not result[0]:
+                self._sequences[arguments[:2]] = arguments[2] + 1
+                self._refused.discard(where)
+            elif result[0] in UNKNOWN_PRODUCER:
+                self._refused.add(where)
 
     def _compare(self, what: str, results: list[Any]) -> None:
         ours, kafka = results
