@@ -12,10 +12,12 @@ from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.append import Append, OwnAppend
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.coordinators.runtime.shard import Command
+from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Builder
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answer_only
 from kafkalite.state.groups.records import OffsetCommitted
+from kafkalite.state.transactions.metadata import TransactionMetadata
 from tests.unit.coordinators.rig import COMPACTED, LOADING, NOT_HERE, Answered, Rig, warnings
 
 DECIDED = "decided"
@@ -243,6 +245,22 @@ def test_unreadable_record_fails_the_loading(
     assert rig.do(do_nothing).received == [NOT_HERE]
     (line,) = warnings(caplog)
     assert line.startswith(f"__consumer_offsets-0: load failed: {reason}")
+
+
+def test_future_version_of_a_transactional_id_fails_the_loading(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the record, a prepared transaction could be forgotten."""
+    rig = AskingRig(tmp_path)
+    rig.serde = serde = TransactionRecordSerde()
+    rig.runtime = rig.new_runtime()
+    key, value = serde.encode(TransactionMetadata("me", 5, 3, 60_000, 1_000))
+    assert value is not None
+    put(rig, key, b"\x00\x07" + value[2:])
+    rig.load()
+    assert rig.do(do_nothing).received == [NOT_HERE]
+    (line,) = warnings(caplog)
+    assert line.startswith("__consumer_offsets-0: load failed: offset 0: record of type 0 (")
 
 
 def test_answered_tokens_are_unaffected_by_requests(rig: AskingRig) -> None:
