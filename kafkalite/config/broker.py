@@ -11,12 +11,22 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
-from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest, refuse_unsafe
+from kafkalite.config.definitions import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    dynamic_key,
+    known_listener_key,
+    nearest,
+    refuse_unsafe,
+)
 from kafkalite.config.group import check_times
 from kafkalite.config.keys import ConfigError, Support, Value
 from kafkalite.config.kraft import check_quorum, entries, of_brokers
 from kafkalite.config.listeners import (
+    LISTENER_PREFIX,
+    PLAINTEXT,
     check_advertised,
+    check_listener_names,
     check_ports,
     listener_between_brokers,
     parse_listeners,
@@ -35,6 +45,7 @@ from kafkalite.config.topic import (
 from kafkalite.model import Endpoint
 
 if TYPE_CHECKING:
+    from kafkalite.config.security import ListenerSecurity
     from kafkalite.config.zookeeper import ZooKeeperSecurity
 
 ZOOKEEPER = ("zookeeper.", "kafkalite.zookeeper.")
@@ -112,6 +123,7 @@ class BrokerConfig:
     broker_id_generation_enable: bool = from_row()
     reserved_broker_max_id: int = from_row()
     inter_broker_listener_name: str | None = from_row()
+    security_inter_broker_protocol: str = from_row()
     num_replica_fetchers: int = from_row()
     replica_fetch_max_bytes: int = from_row()
     replica_fetch_min_bytes: int = from_row()
@@ -272,7 +284,8 @@ class BrokerConfig:
 
     def unknown(self) -> list[tuple[str, str | None]]:
         """Return the unknown keys that are set, each with the most similar known key."""
-        return [(name, nearest(name, BROKER_KEYS)) for name in sorted(self.static) if name not in BROKER_KEYS]
+        names = (name for name in sorted(self.static) if name not in BROKER_KEYS and name not in self.values)
+        return [(name, nearest(name, BROKER_KEYS)) for name in names]
 
     def _read_broker_id(self) -> int:
         broker_id, node_id = self.values["broker.id"], self.values["node.id"]
@@ -336,6 +349,7 @@ class BrokerConfig:
         )
         assert isinstance(pairs, tuple) and isinstance(bound, tuple)
         protocols = parse_protocol_map(pairs)
+        check_listener_names(self.static, protocols)
         listeners = parse_listeners("listeners", of_brokers(bound, self.values), protocols)
         check_ports(listeners)
         advertised = parse_listeners(
@@ -344,9 +358,29 @@ class BrokerConfig:
         check_advertised(advertised, listeners)
         object.__setattr__(self, "listeners", listeners)
         object.__setattr__(self, "advertised_listeners", advertised)
-        wanted = self.values["inter.broker.listener.name"]
+        wanted, protocol = self.values["inter.broker.listener.name"], self.security_inter_broker_protocol
         assert wanted is None or isinstance(wanted, str)
-        object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners))
+        if wanted is not None and "security.inter.broker.protocol" in self.static:
+            key = "security.inter.broker.protocol"
+            raise ConfigError(key, f"{key} and inter.broker.listener.name are set: set one of them")
+        object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners, protocol))
+        for endpoint in listeners:
+            if endpoint.security_protocol != PLAINTEXT:
+                self.listener_security(endpoint.listener)
+
+    def listener_security(self, listener: str) -> "ListenerSecurity":
+        """Return how a listener is secured: protocol, SASL mechanisms, TLS settings, limits.
+
+        Arguments:
+            listener: its name in capitals.
+
+        Raises:
+            ConfigError: its settings contradict each other. Those of the static and dynamic configs were checked.
+        """
+        from kafkalite.config.security import listener_security  # for brokers with security
+
+        (endpoint,) = (each for each in self.listeners if each.listener == listener)
+        return listener_security(self.values, endpoint)
 
 
 def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
@@ -358,6 +392,8 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
                 name, f"{name}: expected a string, got {text!r}; `setting_texts` converts numbers and lists"
             )
         key = BROKER_KEYS.get(name)
+        if key is None and name.startswith(LISTENER_PREFIX):
+            key = known_listener_key(name)
         if key is None:
             refuse_unsafe(name, text, None, None)
             continue

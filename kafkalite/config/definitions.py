@@ -10,6 +10,7 @@ from kafkalite.config.table_groups import GROUP_KEYS
 from kafkalite.config.table_log import FORMER_TOPIC_KEYS, default_keys
 from kafkalite.config.table_log import TOPIC_KEYS as TOPIC_ROWS
 from kafkalite.config.table_security import (
+    LISTENER_HONOURED,
     REFUSAL_REASONS,
     REFUSED_PREFIXES,
     SECURITY_KEYS,
@@ -73,28 +74,53 @@ def check_known(names: Iterable[str]) -> None:
 
 
 _LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_PER_LISTENER = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class", *LISTENER_LEVEL)
 
 
 def dynamic_key(name: str) -> Key | None:
     """Return the row of a broker's key that a request may change, also behind `listener.name.NAME.`; None for any
-    other.
-
-    Keys of listeners have no default of their own, and no effect yet.
+    other. Keys of listeners have no default of their own.
     """
     key = BROKER_KEYS.get(name)
-    if key is not None:
-        return None if key.update is Update.READ_ONLY else key
+    if key is None:
+        key = listener_key(name)
+    return None if key is None or key.update is Update.READ_ONLY else key
+
+
+def listener_key(name: str) -> Key | None:
+    """Return the row of a key behind `listener.name.NAME.` or `listener.name.NAME.MECHANISM.`; None for any other.
+
+    Kafka's channel builders read these keys (ChannelBuilders.channelBuilderConfigs). Others are those of the broker.
+    """
     found = _LISTENER_KEY.fullmatch(name)
     if found is None:
         return None
-    base = next((each for each in MECHANISM_KEYS if found[1].endswith(f".{each}")), found[1])
-    if base in MECHANISM_KEYS or base in PER_BROKER_NAMES:
-        mode = Update.PER_BROKER
-    elif base in LISTENER_LEVEL:
-        mode = Update.CLUSTER_WIDE
-    else:
+    base = found[1]
+    key, of_mechanism = BROKER_KEYS.get(base), BROKER_KEYS.get(base.partition(".")[2])
+    if key is not None and not base.startswith(_PER_LISTENER):
         return None
-    return BROKER_KEYS[base]._replace(name=name, default=None, support=Support.WITHOUT_EFFECT, update=mode)
+    if key is None and (of_mechanism is None or not of_mechanism.name.startswith(_PER_LISTENER)):
+        return None
+    row = key or of_mechanism
+    assert row is not None
+    support = Support.HONOURED if row.name in LISTENER_HONOURED else row.support
+    return row._replace(name=name, default=None, support=support, update=_listener_mode(row.name))
+
+
+def known_listener_key(name: str) -> Key:
+    """Return the row of a key behind `listener.name.NAME.`; raises ConfigError for one that listeners do not have."""
+    key = listener_key(name)
+    if key is None:
+        base = name.split(".", 3)[-1]
+        hint = f": set {base} for the whole broker" if base in BROKER_KEYS else did_you_mean(base, BROKER_KEYS)
+        raise ConfigError(name, f"{name} is no setting of a listener{hint}")
+    return key
+
+
+def _listener_mode(base: str) -> Update:
+    if base in MECHANISM_KEYS or base in PER_BROKER_NAMES:
+        return Update.PER_BROKER
+    return Update.CLUSTER_WIDE if base in LISTENER_LEVEL else Update.READ_ONLY
 
 
 def refuse_unsafe(name: str, text: str, value: Value, key: Key | None) -> None:

@@ -16,6 +16,7 @@ from kafkalite.config.definitions import (
     TOPIC_KEYS,
     did_you_mean,
     dynamic_key,
+    listener_key,
 )
 from kafkalite.config.group import GROUP_CONFIG_KEYS, check_group_configs, group_values
 from kafkalite.config.keys import ConfigError, Key, Support, Type, Update, Value, valid_texts
@@ -162,8 +163,8 @@ def describe_broker(config: BrokerConfig, names: Iterable[str] | None = None) ->
     names = None if names is None else list(names)
     own, default = (config.stored_texts(all_brokers=each) for each in (False, True))
     keys = dict(BROKER_KEYS)
-    for name in {*own, *default} - keys.keys():
-        if (key := dynamic_key(name)) is not None:
+    for name in {*own, *default, *config.static} - keys.keys():
+        if (key := dynamic_key(name) or listener_key(name)) is not None:
             keys[name] = key
     found = [broker_setting(config, key) for key in chosen(keys, names)]
     found = with_others(found, {**keys, **own}, {}, default, names, Source.DYNAMIC_DEFAULT_BROKER)
@@ -194,7 +195,7 @@ def describe_group(
 
 def known_broker_key(name: str) -> Key:
     """Return the row of a broker's key, also behind `listener.name.NAME.`; raises KeyError for any other."""
-    return BROKER_KEYS.get(name) or dynamic_key(name) or BROKER_KEYS[name]
+    return BROKER_KEYS.get(name) or listener_key(name) or BROKER_KEYS[name]
 
 
 def broker_synonyms(config: BrokerConfig, name: str, *, with_default: bool) -> tuple[SettingSynonym, ...]:
@@ -408,6 +409,7 @@ AT_START = frozenset(
         "log.cleaner.threads",
         "max.connections.per.ip.overrides",
         "num.recovery.threads.per.data.dir",
+        "sasl.enabled.mechanisms",
     )
 )
 

@@ -1,7 +1,7 @@
 """Parses Kafka's syntax of listeners: `NAME://HOST:PORT`, comma-separated (SocketServerConfigs.java)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkalite.config.keys import INT_MAX, ConfigError
 from kafkalite.model import Endpoint
@@ -10,6 +10,7 @@ LISTENER = re.compile(r"([^:/\s]+)://(?:\[([0-9a-fA-F:.%\w]*)\]|([^:/\[\]\s]*)):
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT = "PLAINTEXT"
 SUPPORTED = (PLAINTEXT,)
+LISTENER_PREFIX = "listener.name."
 PORT_MAX = 65535
 EVERYWHERE = ("", "0.0.0.0", "::")
 
@@ -74,12 +75,33 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
             raise ConfigError(key, f"{key}: clients cannot connect to {endpoint}; give a host name or an address")
 
 
-def listener_between_brokers(wanted: str | None, listeners: Sequence[Endpoint]) -> str:
+def listener_prefix(listener: str) -> str:
+    """Return the prefix of the keys of a listener (ListenerName.configPrefix)."""
+    return f"{LISTENER_PREFIX}{listener.lower()}."
+
+
+def check_listener_names(names: Iterable[str], protocols: Mapping[str, str]) -> None:
+    """Raise ConfigError if a key is for a listener that does not exist.
+
+    Arguments:
+        names: of all keys that are set.
+        protocols: by listener name; also those of listeners that only other nodes have.
+    """
+    for name in names:
+        if name.startswith(LISTENER_PREFIX):
+            listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
+            if listener.upper() not in protocols or listener != listener.lower():
+                known = ", ".join(sorted(each.lower() for each in protocols))
+                raise ConfigError(name, f"{name}: there is no listener {listener} ({known})")
+
+
+def listener_between_brokers(wanted: str | None, listeners: Sequence[Endpoint], protocol: str = PLAINTEXT) -> str:
     """Return the name of the listener between brokers.
 
     Arguments:
-        wanted: `inter.broker.listener.name`; None: the first listener without TLS and SASL.
+        wanted: `inter.broker.listener.name`; None: the first listener with `protocol`.
         listeners: of this broker.
+        protocol: `security.inter.broker.protocol`.
 
     Raises ConfigError if there is no such listener.
     """
@@ -88,10 +110,14 @@ def listener_between_brokers(wanted: str | None, listeners: Sequence[Endpoint]) 
         if wanted.upper() not in names:
             raise ConfigError(key, f"{key}: {wanted} does not name one of the listeners ({', '.join(sorted(names))})")
         return wanted.upper()
-    plain = [endpoint.listener for endpoint in listeners if endpoint.security_protocol == PLAINTEXT]
-    if not plain:
-        raise ConfigError(key, f"{key}: name a listener for connections between brokers: each one has TLS or SASL")
-    return plain[0]
+    found = [endpoint.listener for endpoint in listeners if endpoint.security_protocol == protocol]
+    if not found:
+        raise ConfigError(
+            key,
+            f"{key}: name a listener for connections between brokers: none has the protocol {protocol} "
+            "(security.inter.broker.protocol)",
+        )
+    return found[0]
 
 
 def parse_overrides(text: str) -> dict[str, int]:

@@ -1,5 +1,5 @@
-"""Defines the keys that safety depends on. Those of listeners are refused until they are implemented (SslConfigs,
-SaslConfigs and others); those of sessions with ZooKeeper are honoured (ZkConfigs, see `config.zookeeper`).
+"""Defines the keys that safety depends on: those of listeners (SslConfigs, SaslConfigs and others, see
+`config.security`) and of sessions with ZooKeeper (ZkConfigs, see `config.zookeeper`). Others are refused.
 
 A broker that silently ignored an authorizer, a key store or a remote copy would be worse than one that does not start.
 """
@@ -22,34 +22,35 @@ SECURITY_KEYS = (
     idle("allow.everyone.if.no.acl.found", Type.BOOLEAN, False,
          "Whether resources without an ACL are open to everyone."),
     idle("principal.builder.class", Type.CLASS, None, "Java class that builds the principal of a connection."),
-    refused("sasl.enabled.mechanisms", Type.LIST, ("GSSAPI",), "SASL mechanisms that are enabled."),
+    Key("sasl.enabled.mechanisms", Type.LIST, ("GSSAPI",), "SASL mechanisms that are enabled."),
     refused("sasl.mechanism.inter.broker.protocol", Type.STRING, "GSSAPI",
             "SASL mechanism of connections between brokers."),
     refused("sasl.jaas.config", Type.PASSWORD, None, "JAAS configuration of a SASL mechanism."),
     refused("sasl.server.callback.handler.class", Type.CLASS, None,
             "Java class that handles SASL callbacks of the server."),
-    idle("sasl.server.max.receive.size", Type.INT, 524_288,
-         "Maximum size of a message during SASL authentication, in bytes.", low=1),
-    refused("connections.max.reauth.ms", Type.LONG, 0, "Time after which a client must authenticate again, in ms."),
-    refused("ssl.client.auth", Type.STRING, "none", "Whether clients must present a certificate.",
-            allowed=("required", "requested", "none")),
-    refused("ssl.keystore.location", Type.STRING, None, "Path of the key store (the broker's key and certificate)."),
-    refused("ssl.keystore.password", Type.PASSWORD, None, "Password of the key store."),
-    refused("ssl.keystore.key", Type.PASSWORD, None, "Private key of the broker, in PEM format."),
-    refused("ssl.keystore.certificate.chain", Type.PASSWORD, None, "Certificate chain of the broker, in PEM format."),
-    refused("ssl.key.password", Type.PASSWORD, None, "Password of the private key."),
-    refused("ssl.truststore.location", Type.STRING, None, "Path of the trust store (certificates the broker trusts)."),
-    refused("ssl.truststore.password", Type.PASSWORD, None, "Password of the trust store."),
-    refused("ssl.truststore.certificates", Type.PASSWORD, None, "Certificates the broker trusts, in PEM format."),
-    idle("ssl.keystore.type", Type.STRING, "JKS", "Format of the key store."),
-    idle("ssl.truststore.type", Type.STRING, "JKS", "Format of the trust store."),
+    Key("sasl.server.max.receive.size", Type.INT, 524_288,
+        "Maximum size of a message during SASL authentication, in bytes.", low=1),
+    Key("connections.max.reauth.ms", Type.LONG, 0, "Time after which a client must authenticate again, in ms."),
+    Key("ssl.client.auth", Type.STRING, "none", "Whether clients must present a certificate.",
+        allowed=("required", "requested", "none")),
+    Key("ssl.keystore.location", Type.STRING, None, "Path of the key store (the broker's key and certificate)."),
+    Key("ssl.keystore.password", Type.PASSWORD, None, "Password of the key store."),
+    Key("ssl.keystore.key", Type.PASSWORD, None, "Private key of the broker, in PEM format."),
+    Key("ssl.keystore.certificate.chain", Type.PASSWORD, None, "Certificate chain of the broker, in PEM format."),
+    Key("ssl.key.password", Type.PASSWORD, None, "Password of the private key."),
+    Key("ssl.truststore.location", Type.STRING, None, "Path of the trust store (certificates the broker trusts)."),
+    Key("ssl.truststore.password", Type.PASSWORD, None, "Password of the trust store."),
+    Key("ssl.truststore.certificates", Type.PASSWORD, None, "Certificates the broker trusts, in PEM format."),
+    Key("ssl.keystore.type", Type.STRING, "JKS", "Format of the key store."),
+    Key("ssl.truststore.type", Type.STRING, "JKS", "Format of the trust store."),
     idle("ssl.protocol", Type.STRING, "TLSv1.3", "TLS version for the SSL context."),
-    idle("ssl.enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"), "TLS versions that are enabled."),
-    idle("ssl.endpoint.identification.algorithm", Type.STRING, "https",
-         "Algorithm that verifies the host name of a server."),
-    idle("ssl.principal.mapping.rules", Type.STRING, "DEFAULT",
-         "Rules that map the name in a certificate to a principal."),
-    refused("ssl.cipher.suites", Type.LIST, (), "Cipher suites that are enabled."),
+    Key("ssl.enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"), "TLS versions that are enabled.",
+        allowed=TLS_VERSIONS),
+    Key("ssl.endpoint.identification.algorithm", Type.STRING, "https",
+        "Algorithm that verifies the host name of a server."),
+    Key("ssl.principal.mapping.rules", Type.STRING, "DEFAULT",
+        "Rules that map the name in a certificate to a principal."),
+    Key("ssl.cipher.suites", Type.LIST, (), "Cipher suites that are enabled."),
     refused("ssl.engine.factory.class", Type.CLASS, None, "Java class that creates TLS engines."),
     idle("ssl.keymanager.algorithm", Type.STRING, "SunX509", "Algorithm of Java's key manager factory."),
     idle("ssl.provider", Type.STRING, None, "Java security provider for TLS."),
@@ -121,16 +122,19 @@ ZOOKEEPER_SECURITY_KEYS = (
 )  # fmt: skip
 
 REFUSAL_REASONS = {
+    "sasl.jaas.config": "Kafka ignores it: write listener.name.NAME.MECHANISM.sasl.jaas.config",
     "transaction.two.phase.commit.enable": "every transaction has a timeout, so that it ends",
     "zookeeper.ssl.crl.enable": "Python's ssl downloads no lists of revoked certificates",
     "zookeeper.ssl.ocsp.enable": "Python's ssl asks no OCSP server",
 }
 
+# Refused for the broker as a whole, honoured behind the prefix of a listener.
+LISTENER_HONOURED = frozenset(("sasl.jaas.config",))
+
 # Keys without a row of their own that begin so: refused for the same reason.
 REFUSED_PREFIXES = (
     "ssl.",
     "sasl.",
-    "listener.name.",
     "remote.log.",
     "rlmm.",
     "rsm.",

@@ -42,7 +42,6 @@ REFUSED = {
     "zookeeper.ssl.crl.enable": "true",
     "zookeeper.ssl.ocsp.enable": "true",
     "control.plane.listener.name": "CONTROLLER",
-    "security.inter.broker.protocol": "SSL",
 }
 NOT_ENFORCED = "not enforced yet"
 WITHOUT_EFFECT = {

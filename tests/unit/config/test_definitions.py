@@ -13,6 +13,7 @@ from kafkalite.config.describe_and_alter import AT_START
 from kafkalite.config.group import GROUP_CONFIG_KEYS
 from kafkalite.config.group import LIMITS as GROUP_LIMITS
 from kafkalite.config.keys import ConfigError, Key, Support, Type, Update
+from kafkalite.config.table_dynamic import LISTENER_ONLY
 from kafkalite.config.topic import OF_ROW, TopicConfig, with_defaults_of_rows
 
 EVERY = [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]
@@ -107,6 +108,9 @@ def test_every_attribute_has_the_value_of_its_row() -> None:
     assert (config.num_partitions, config.group_consumer_assignors) == (7, ("range",))
 
 
+OF_LISTENERS = ("ssl_", "sasl_", "connections_max_reauth_ms", "security_inter_broker_protocol")
+
+
 def attributes_read() -> set[str]:
     """Every attribute that anything outside the room of configuration reads, in Python or Cython."""
     names: set[str] = set()
@@ -124,6 +128,7 @@ def test_honoured_keys_are_used_by_code() -> None:
     own_of_others = (*TOPIC_KEYS.values(), *GROUP_CONFIG_KEYS.values())
     behind = {synonym.name.replace(".", "_") for key in own_of_others for synonym in key.synonyms}
     behind |= {name.replace(".", "_") for limits in GROUP_LIMITS.values() for name in limits}
+    behind |= {name for name in honoured if name.startswith(OF_LISTENERS)}  # attributes of ListenerSecurity
     names = {ALIASES.get(name, name) for name in honoured - behind} | (honoured & ATTRIBUTES)
     assert sorted(name for name in names if name not in read) == []
 
@@ -147,6 +152,11 @@ def test_dynamic_keys_are_topic_defaults_or_applied_at_run_time() -> None:
         "producer.id.expiration.ms",
         "group.consumer.assignment.interval.ms",
         "transaction.partition.verification.enable",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        *LISTENER_ONLY,
     }
     assert changeable - behind - AT_START == live
     assert changeable >= AT_START

@@ -209,11 +209,10 @@ class TestBroker:
             with pytest.raises(ConfigError, match="at default cluster level"):
                 alter_broker(BrokerConfig(), {}, [Alteration(name, 0, "PLAINTEXT://:0")], all_brokers=True)
 
-    def test_dynamic_security_configs_are_stored_without_effect(self) -> None:
+    def test_dynamic_security_configs_without_effect_are_stored(self) -> None:
         texts = {
-            "sasl.enabled.mechanisms": "PLAIN,GSSAPI",
-            "listener.name.internal.ssl.keystore.location": "/keys",
-            "listener.name.internal.max.connections": "7",
+            "listener.name.internal.ssl.provider": "SunJSSE",
+            "listener.name.internal.max.connection.creation.rate": "7",
         }
         config = BrokerConfig()
         alterations = [Alteration(name, 0, text) for name, text in texts.items()]
@@ -223,7 +222,8 @@ class TestBroker:
         assert said == [f"{name} is stored and has no effect in this version" for name in sorted(texts)]
         assert not_in_force(texts, texts) == []
         described = {setting.name: setting for setting in describe_broker(changed)}
-        assert described["listener.name.internal.max.connections"].value == "7"
+        assert described["listener.name.internal.max.connection.creation.rate"].value == "7"
+        assert not_in_force({}, {"listener.name.internal.ssl.keystore.location": "/keys"}) == []
 
     @pytest.mark.parametrize(
         "name",

@@ -122,17 +122,13 @@ class TestRefused:
         ("key", "value"),
         [
             ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-            ("ssl.keystore.location", "/k.jks"),
-            ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256"),
-            ("listener.name.internal.ssl.keystore.location", "/k.jks"),
-            ("sasl.enabled.mechanisms", "PLAIN"),
             ("remote.log.storage.system.enable", "true"),
             ("remote.log.manager.thread.pool.size", "3"),
             ("zookeeper.ssl.trustore.location", "/t.pem"),
             ("create.topic.policy.class.name", "x.Y"),
-            ("security.inter.broker.protocol", "SSL"),
-            ("ssl.client.auth", "required"),
             ("super.users", "User:admin"),
+            ("ssl.engine.factory.class", "x.Y"),
+            ("listener.name.plaintext.ssl.engine.factory.class", "x.Y"),
         ],
     )
     def test_unsupported_security_configs_are_refused(self, key: str, value: str) -> None:
