@@ -254,12 +254,15 @@ class LeaderFetcher:
         text = f"{reason}: {error_text(error)}"
         if state is FetchState.DELAYED:
             if replica.fetch.is_reported(error):
-                self._parts.reports.report(replica.name, f"{text}; it is fetched again after a pause")
+                self._report(replica, error, f"{text}; it is fetched again after a pause")
             self._delay(replica)
         elif state is FetchState.FAILED:
             # The leader has received the state of the next leader epoch first: so it is in many elections.
             level = logging.INFO if error == KafkaErrorCode.FENCED_LEADER_EPOCH else logging.WARNING
-            self._parts.reports.report(replica.name, f"{text}; it is not fetched before the next leader epoch", level)
+            self._report(replica, error, f"{text}; it is not fetched before the next leader epoch", level)
+
+    def _report(self, replica: FetchedReplica, error: int, text: str, level: int = logging.WARNING) -> None:
+        self._parts.reports.report_error(replica.name, self.leader, error, text, level)
 
     def broken(self, replica: FetchedReplica, error: Exception) -> None:
         """An unexpected exception has ended the application."""

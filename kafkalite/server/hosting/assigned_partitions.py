@@ -439,7 +439,7 @@ class AssignedPartitions(PartitionHosting):
         if not led and len(image.replicas) > 1:
             self.roles.answer_followers()
         if partition.log is not None:
-            self._begin_leadership(partition, partition.log)
+            partition.log.begin_leadership(partition.leader_epoch)
 
     # StopReplica.
 

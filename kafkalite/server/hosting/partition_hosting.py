@@ -162,7 +162,7 @@ class PartitionHosting:
         log = self._logs.find(*key)
         if log is not None:
             if leads:
-                self._begin_leadership(partition, log)
+                log.begin_leadership(partition.leader_epoch)
             partition.adopt(log)
             if log.failed:  # its directory went offline while it was read
                 partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
@@ -180,12 +180,6 @@ class PartitionHosting:
         else:
             return False
         return True
-
-    def _begin_leadership(self, partition: Partition, log: Log) -> None:
-        try:
-            log.begin_leadership(partition.leader_epoch)
-        except OSError as error:
-            self._logs.report_disk_error(log.root, error)
 
     def _dropping(self, partitions: Iterable[Partition]) -> Steps:
         for partition in list(partitions):

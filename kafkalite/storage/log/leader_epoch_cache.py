@@ -44,7 +44,8 @@ class LeaderEpochCache:
     """The epochs of one partition.
 
     Arguments:
-        disk, path: of the checkpoint, which is written at each change and synced with the batches of the epoch.
+        disk, path: of the checkpoint, which is written at each change but `begin`, and synced with the batches of the
+            epoch.
         entries: (epoch, start offset), in order.
     """
 
@@ -71,12 +72,20 @@ class LeaderEpochCache:
 
     @property
     def is_written(self) -> bool:
-        """Whether the file has all changes; not after a change on a full disk."""
+        """Whether the file has all changes; not after `begin`, and not after a change on a full disk."""
         return self.written == self.version
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add an epoch that begins at `start_offset`. Raises OSError."""
         self._replace(_assigned(self.entries, epoch, start_offset))
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """Add an epoch that begins at `start_offset`, in memory: the write of its first batch writes the file.
+
+        A crash before that loses it. Nothing then needs it: no replica has a batch of this epoch, and the next leader
+        has a newer one.
+        """
+        self._change(_assigned(self.entries, epoch, start_offset))
 
     def recover(self, runs: Iterable[EpochRun], start_offset: int, end_offset: int, *, lost: bool) -> None:
         """Correct all epochs by the batches that recovery found, in one write, so that a crash leaves no partial file.
@@ -148,12 +157,16 @@ class LeaderEpochCache:
         return floor, self.entries[index][1]
 
     def _replace(self, entries: list[tuple[int, int]], force: bool = False) -> None:
+        if self._change(entries, force):
+            write_epochs(self._disk, self.path, entries)
+            self.written = self.version
+
+    def _change(self, entries: list[tuple[int, int]], force: bool = False) -> bool:
         if entries == self.entries and not force:
-            return
+            return False
         self.entries = entries
         self.version += 1
-        write_epochs(self._disk, self.path, entries)
-        self.written = self.version
+        return True
 
     def _replace_if_space(self, entries: list[tuple[int, int]], force: bool = False) -> None:
         """Call `_replace`; on a full disk the file stays unchanged, and the next start finds the entries again."""
@@ -164,7 +177,7 @@ class LeaderEpochCache:
                 raise
 
     def write_pending(self) -> None:
-        """Write the file again if the last write failed. Raises OSError."""
+        """Write the file if it lacks a change. Raises OSError."""
         if self.version > self.written:
             write_epochs(self._disk, self.path, self.entries)
             self.written = self.version

@@ -32,7 +32,6 @@ from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log.timestamp_lookup import Found
 from kafkalite.storage.log.transaction_index import AbortedTransaction
 from kafkalite.storage.log.truncation_jobs import RestartPlan, TruncationPlan, finish_truncation
-from kafkalite.storage.transient_errors import is_transient
 
 OFFSET_MAX = 2**63 - 1
 UNWRITTEN_EPOCH = -2  # of no batch: the next write adds or writes the leader epoch
@@ -165,16 +164,11 @@ class Log(LogCore):
     def begin_leadership(self, leader_epoch: int) -> None:
         """Add a leader epoch that begins at the log end, before its first batch (Partition.makeLeader).
 
-        On a full disk it is known in memory only, and the next append writes it. Raises OSError.
+        It is known in memory, and the next append writes it: an election of thousands of leaders writes no file.
         """
-        if leader_epoch <= self.epochs.latest:
-            return
-        try:
-            self.epochs.assign(leader_epoch, self.log_end_offset)
-        except OSError as error:
-            if not is_transient(error):
-                raise
-        self._continue_epochs()
+        if leader_epoch > self.epochs.latest:
+            self.epochs.begin(leader_epoch, self.log_end_offset)
+            self._continue_epochs()
 
     def _continue_epochs(self) -> None:
         """Continue with the last leader epoch; the next write includes what the file lacks."""

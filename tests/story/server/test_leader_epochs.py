@@ -66,10 +66,10 @@ async def test_consumer_detects_lost_records_by_leader_epoch(tmp_path: Path) -> 
     truncate(data, 50)
     async with running(str(data)) as client:
         assert epoch_of(client) == 1
-        assert read_epochs(Disk(), str(data / "t-0/leader-epoch-checkpoint")) == [(0, 0), (1, 50)]
         assert await end_of_epoch(client, 0) == (0, 0, 50), "also before the first record of the new epoch"
         assert await end_of_epoch(client, 1) == (0, 1, 50)
         await write(client, 100, 220)
+        assert read_epochs(Disk(), str(data / "t-0/leader-epoch-checkpoint")) == [(0, 0), (1, 50)]
         assert (await fetch(client, 100, current_leader_epoch=0)).error_code == FENCED
         assert (await fetch(client, 100, current_leader_epoch=2)).error_code == UNKNOWN
         assert await end_of_epoch(client, 0, 0) == (FENCED, -1, -1)

@@ -89,7 +89,7 @@ def test_a_new_epoch_on_a_full_disk_is_tried_again(kit: Kit) -> None:
     restarted.manager.unlock()
 
 
-def test_an_epoch_of_a_leadership_is_known_on_a_full_disk_and_written_with_the_next_append(kit: Kit) -> None:
+def test_an_epoch_of_a_leadership_is_known_in_memory_and_written_with_the_next_append(kit: Kit) -> None:
     log = kit.create(batches=2)
     kit.disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint", repeat=True)
     log.begin_leadership(5)
