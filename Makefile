@@ -120,7 +120,7 @@ simulate: build .venv/stamp-test
 #: make torture   the long runs of the fuzz tests and rigs
 torture: build .venv/stamp-test build/stamp-asan
 	$(DRAWN_SEED) $(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --cluster-faults 300 --simulations 5000 --minutes 30 \
-		--crash-seeds 2000 --flips 10000 --seeded-bugs 11 --fairness-seconds 1800 \
+		--crash-seeds 2000 --crash-stride 1 --flips 10000 --seeded-bugs 11 --fairness-seconds 1800 \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 	$(if $(SUITES),$(MAKE) suites)
 

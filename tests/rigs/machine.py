@@ -34,7 +34,6 @@ CONFIG = replace(
 )
 COMPACT = replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01, delete_retention_ms=2_000)
 COMPACTED = {2: COMPACT, 3: replace(COMPACT, cleanup_policy=("compact", "delete"))}  # by partition
-STEPS_MAX = 2_000
 CLEANER = CleanerConfig(dedupe_buffer_size=4_096, io_buffer_size=65_536, backoff_ms=500)
 
 
@@ -338,14 +337,17 @@ def crash_at_every_step(
     finish: Callable[[AnyMachine], None],
     *,
     power_cut: bool,
+    steps: range,
 ) -> None:
-    """Stop at each step of the work in turn, on a new machine each time, until the work ends before the step.
+    """Stop at each of these steps of the work, on a new machine each time, until the work ends before the step.
 
     Arguments:
         begin: returns the machine for a step.
         finish: lets the machine go on after the judge.
+        power_cut: whether the power ends, or the process.
+        steps: of the disk, more than the work has.
     """
-    for step in range(STEPS_MAX):
+    for step in steps:
         machine = begin(step)
         ended = machine.ends(work, power_cut=power_cut, stop_at=machine.disk.steps + step)
         finish(machine)

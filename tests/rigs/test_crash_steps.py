@@ -16,7 +16,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
 from tests.kit.descriptors import open_descriptors
 from tests.rigs.following import replicate_and_restart, replicate_and_truncate
-from tests.rigs.machine import COMPACTED, STEPS_MAX, Machine, crash_at_every_step
+from tests.rigs.machine import COMPACTED, Machine, crash_at_every_step
 
 pytestmark = pytest.mark.torture
 Work = Callable[[Machine], None]
@@ -176,14 +176,16 @@ def finish(machine: Machine) -> None:
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power"])
 @pytest.mark.parametrize("work", WORKS)
-def test_a_crash_at_every_step(ram: Path, seed: int, work: Work, power_cut: bool) -> None:
-    crash_at_every_step(lambda step: begin(ram / "data", seed + step), work, finish, power_cut=power_cut)
+def test_a_crash_at_every_step(ram: Path, seed: int, work: Work, power_cut: bool, crash_steps: range) -> None:
+    crash_at_every_step(
+        lambda step: begin(ram / "data", seed + step), work, finish, power_cut=power_cut, steps=crash_steps
+    )
 
 
 @pytest.mark.parametrize("work", [each for each in WORKS if each is not shutdown])
-def test_a_crash_at_every_step_of_the_start(ram: Path, seed: int, work: Work) -> None:
+def test_a_crash_at_every_step_of_the_start(ram: Path, seed: int, work: Work, crash_steps: range) -> None:
     """The power fails in the work, and again at each step of the recovery after it."""
-    for step in range(STEPS_MAX):
+    for step in crash_steps:
         machine = begin(ram / "data", seed + step)
         stop_at = machine.disk.steps + 10 + machine.rng.randrange(40)  # no work has fewer steps
         assert not machine.ends(work, power_cut=True, stop_at=stop_at, starts_until=[step])

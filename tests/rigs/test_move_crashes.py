@@ -13,7 +13,7 @@ import pytest
 
 from kafkalite.storage.log_move import log_move
 from kafkalite.storage.log_move.complete_mark import MARK
-from tests.rigs.machine import COMPACTED, STEPS_MAX, crash_at_every_step
+from tests.rigs.machine import COMPACTED, crash_at_every_step
 from tests.rigs.moving import MovingMachine
 
 pytestmark = pytest.mark.torture
@@ -200,8 +200,10 @@ def finish(machine: MovingMachine) -> None:
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power"])
 @pytest.mark.parametrize("work", WORKS)
-def test_a_crash_at_every_step_of_a_move(ram: Path, seed: int, work: Work, power_cut: bool) -> None:
-    crash_at_every_step(lambda step: begin(ram / "data", seed + step), work, finish, power_cut=power_cut)
+def test_a_crash_at_every_step_of_a_move(ram: Path, seed: int, work: Work, power_cut: bool, crash_steps: range) -> None:
+    crash_at_every_step(
+        lambda step: begin(ram / "data", seed + step), work, finish, power_cut=power_cut, steps=crash_steps
+    )
 
 
 def steps_of_the_swap(root: Path, seed: int) -> range:
@@ -219,10 +221,10 @@ def steps_of_the_swap(root: Path, seed: int) -> range:
     return range(marked[0] - first - 1, marked[-1] - first + 3)
 
 
-def test_a_crash_at_every_step_of_the_start_after_a_swap(ram: Path, seed: int) -> None:
+def test_a_crash_at_every_step_of_the_start_after_a_swap(ram: Path, seed: int, crash_steps: range) -> None:
     """The power fails at each step of a swap, and again at each step of the start after it."""
     for stop in steps_of_the_swap(ram / "data", seed):
-        for step in range(STEPS_MAX):
+        for step in crash_steps:
             machine = begin(ram / "data", seed)
             stopped = machine.disk.steps + stop
             assert not machine.ends(one_move, power_cut=True, stop_at=stopped, starts_until=[step])
