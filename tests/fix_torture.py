@@ -15,7 +15,7 @@ SHORT = {
     "cuts": 3,
     "faults": 1,
     "cluster_faults": 8,
-    "simulations": 170,
+    "simulations": 100,
     "minutes": 10,
     "fairness_seconds": 60,
 }
