@@ -7,10 +7,7 @@ Three drivers use this module: `net/epoll`, `net.transport` and `net.memory_tran
    a view of it exists, but it is overwritten: code that keeps a frame copies it.
 2. A connection owns memory only for bytes that it could not parse yet; this memory grows with the received bytes.
 3. Responses are sent in the order of their requests, in whatever order they are completed.
-4. Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is received or parsed. Before
-   authentication one request at a time is served. Behind a request that is served in slices no other one is parsed:
-   its response would be built beside the first one, which is sent before it. `request_memory` has the rules for the
-   memory of requests.
+4. `backpressure` decides when nothing is received or parsed, `request_memory` has the rules for the memory of requests.
 5. A connection that has used up its time budget keeps its received bytes and continues in a later loop iteration
    (`loop`).
 6. An exception of the service closes the connection that it was raised for.
@@ -27,8 +24,9 @@ from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
+from kafkalite._speedups.net.backpressure cimport exceeds_limits, has_memory
 from kafkalite._speedups.net.loop cimport (
-    ARENA_BYTES, ARENA_LOW, FRAME_BYTES_MIN, KEYS_MAX, RETIRED_MAX, Chunk, Hub, Limits,
+    ARENA_BYTES, ARENA_LOW, FRAME_BYTES_MIN, KEYS_MAX, RETIRED_MAX, Chunk, Hub,
 )
 from kafkalite._speedups.net.responses cimport SIZE_BYTES, RespondingConnection, Reply
 from kafkalite._speedups.wire.wire cimport load_u16, load_u32
@@ -75,13 +73,7 @@ cdef class Frames(RespondingConnection):
         return self.kept.size if self.kept is not None else 0
 
     cdef bint is_stalled(self) noexcept:
-        cdef Limits limits = self.hub.limits
-        if self.unsent > limits.unsent_bytes_max or self.open_replies >= limits.open_replies_max:
-            return True
-        # The service may keep a copy of each open request; without open requests, a request of any size is received.
-        if self.requests_bytes >= limits.requests_bytes_max or self.paused:
-            return True
-        return self.pending > 0 and not (<Connection> self).authenticated
+        return exceeds_limits(self, self.open_replies, (<Connection> self).authenticated)
 
     cdef bint may_receive(self) noexcept:
         if self.closed or self.ended or self.held or self.reason is not None:
@@ -89,8 +81,7 @@ cdef class Frames(RespondingConnection):
         return not self.is_stalled()
 
     cdef bint wants_bytes(self) noexcept:
-        # After the peer has closed its side, the socket buffer bounds the remaining bytes.
-        return self.may_receive() and (self.hung_up or self.hub.memory.allows(self))
+        return self.may_receive() and has_memory(self, self.hung_up)
 
     cdef Py_ssize_t missing_bytes(self) noexcept:
         cdef Py_ssize_t have = self.kept_to - self.kept_from

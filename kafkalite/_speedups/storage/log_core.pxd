@@ -33,7 +33,6 @@ cdef class LogCore:
 
     cdef int64_t refusal(self) except? -1000
     cdef int queue_replicated(self, Queued *slot, const BatchHeader *header) except -1
-    cdef int64_t next_segment(self, int first) noexcept
     cdef int64_t check_producer(
         self,
         const uint8_t *p,
@@ -48,6 +47,5 @@ cdef class LogCore:
     cdef int release(self) except -1
     cdef int write_queued(self) except -1
     cdef int give_up(self, error) except -1
-    cdef int fitting(self, int first) noexcept
     cdef Py_ssize_t index_of(self, int64_t offset)
     cpdef int64_t end_of_segment(self, SegmentCore segment) except -1

@@ -37,6 +37,7 @@ from kafkalite._speedups.storage.page_cache cimport (
 )
 from kafkalite._speedups.storage.replicated_append cimport ReplicatedAppend
 from kafkalite._speedups.storage.segment_core cimport Queued, SegmentCore
+from kafkalite._speedups.storage.segment_roll cimport RollLimits, base_of_next_segment, batches_before_roll
 from kafkalite._speedups.wire.error_codes cimport INVALID_RECORD, KAFKA_STORAGE_ERROR, RECORD_LIST_TOO_LARGE
 from kafkalite._speedups.wire.wire cimport (
     BASE_OFFSET_AT,
@@ -53,7 +54,6 @@ from kafkalite.errors import KafkaErrorCode
 
 cdef enum:
     QUEUE_FIRST = 16
-cdef int64_t INT32_MAX = 0x7fffffff
 cdef int64_t INT64_MAX = 0x7fffffffffffffff
 
 UNVERIFIED_BATCH = UNVERIFIED  # the result of `LogCore.append`: the coordinator must verify or add the partition before
@@ -429,27 +429,27 @@ cdef class LogCore:
         return 0
 
     cdef int write_queued(self) except -1:
+        cdef RollLimits limits
+        cdef int64_t end = self.log_end_offset
         cdef int first = 0
         cdef int fit
+        limits.segment_bytes = self.segment_bytes
+        limits.segment_ms = self.segment_ms
+        limits.index_interval_bytes = self.index_interval_bytes
         while first < self.count:
             if self.queue[first].leader_epoch != self.epoch:
                 self.begin_epoch(self.queue[first].leader_epoch, self.queue[first].base_offset)
                 self.epoch = self.queue[first].leader_epoch
-            fit = self.fitting(first)
+            fit = batches_before_roll(self.active, &self.queue[first], self.count - first, &limits)
             if fit == 0:
                 self.written = first
-                self.roll(self.next_segment(first))
-                fit = self.fitting(first)
+                self.roll(base_of_next_segment(&self.queue[first], end))
+                fit = batches_before_roll(self.active, &self.queue[first], self.count - first, &limits)
                 assert fit > 0, "an empty segment has space for any batch"
             self.active.write_run(&self.queue[first], fit, self.parts, self.index_interval_bytes)
             first += fit
+            end = self.queue[first - 1].last_offset + 1
         return 0
-
-    cdef int64_t next_segment(self, int first) noexcept:
-        """Where the segment of a queued batch begins: at the end of the batch before it, unless that is too far away
-        for the indexes."""
-        cdef int64_t end = self.queue[first - 1].last_offset + 1 if first else self.log_end_offset
-        return end if self.queue[first].last_offset - end <= INT32_MAX else self.queue[first].base_offset
 
     def pack_producers(self):
         """The producers at the end of the written batches, as in a snapshot; also during `write`."""
@@ -470,33 +470,6 @@ cdef class LogCore:
                 read_marker(<uint8_t *> queued.view.buf, queued.view.len, &header, &marker)
             state.note(&header, queued.base_offset, &marker)
         return state.pack()
-
-    cdef int fitting(self, int first) noexcept:
-        """How many batches from `first` on the active segment accepts with one call (LogSegment.shouldRoll)."""
-        cdef SegmentCore active = self.active
-        cdef int64_t size = active.size
-        cdef int64_t first_timestamp = active.first_timestamp
-        cdef Queued *queued
-        cdef int i = first
-        # An index receives one entry per interval at most, which bounds the bytes that one call may write.
-        cdef int64_t bytes_max = <int64_t> (active.offset_index.entries_max - active.offset_index.count)
-        bytes_max = min(bytes_max, <int64_t> (active.time_index.entries_max - 1 - active.time_index.count))
-        bytes_max = size + bytes_max * (self.index_interval_bytes + 1)
-        while i < self.count:
-            queued = &self.queue[i]
-            if queued.leader_epoch != self.queue[first].leader_epoch:
-                break
-            if queued.last_offset - active.base_offset > INT32_MAX:
-                break
-            if size and (size > self.segment_bytes - queued.view.len or size >= bytes_max):
-                break
-            if size and first_timestamp >= 0 and queued.max_timestamp - first_timestamp > self.segment_ms:
-                break
-            if size == 0:
-                first_timestamp = queued.max_timestamp
-            size += queued.view.len
-            i += 1
-        return i - first
 
     # Reads.
 

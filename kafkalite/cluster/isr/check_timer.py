@@ -1,7 +1,7 @@
 """The timer of a broker that checks whether followers lag: those that do leave the ISR.
 
 The partitions that this broker leads with followers are checked every half of `replica.lag.time.max.ms`, in slices of
-loop iterations: there may be thousands. `state/isr/follower_lag` decides which followers leave; a late check removes
+loop iterations: there may be thousands. `state/isr/isr_shrink` decides which followers leave; a late check removes
 none.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kafkalite.clock import Clock, Timer
 from kafkalite.slicing import visit_in_slices
-from kafkalite.state.isr.follower_lag import LagChecks
+from kafkalite.state.isr.isr_shrink import LagChecks
 
 
 class LagChecked(Protocol):

@@ -3,7 +3,7 @@
 1. A follower joins when its log end has reached the high watermark and the start of the leader epoch: it then has every
    record that may be committed. A leader never adds a replica that is not eligible (not alive, or of another
    registration than the one that has fetched, KIP-841 and KIP-903).
-2. A follower leaves when it lags for longer than is allowed (`follower_lag`).
+2. A follower leaves when it lags for longer than is allowed (`isr_shrink`).
 3. One change is in flight at a time. The state is written with its version, so a change is applied to the ISR that the
    leader knows, or not at all.
 4. While a follower is to join, the high watermark waits for it, too (`expected`): the change may be applied before the
@@ -22,7 +22,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.isr.follower_lag import members_in_sync
+from kafkalite.state.isr.isr_shrink import members_in_sync
 from kafkalite.state.isr.replica_progress import UNKNOWN_EPOCH, ReplicaProgress
 
 # The controller says that the partition epoch is right, and that nothing was applied.

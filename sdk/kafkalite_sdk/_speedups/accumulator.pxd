@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
 from kafkalite_sdk._speedups.loop_guard cimport LoopGuard
+from kafkalite_sdk._speedups.partitioners cimport Partitioner
 from kafkalite_sdk._speedups.producer_queues cimport PartitionQueue, Pause, TopicQueue
 
 
@@ -24,9 +25,7 @@ cdef class RecordAccumulator:
     cdef TopicQueue limited
     cdef LoopGuard guard
     cdef object loop
-    cdef object partitioner
-    cdef bint crc32
-    cdef object choose
+    cdef Partitioner partitioner
     cdef object wall_ms
     cdef object monotonic_s
     cdef object wake
@@ -60,7 +59,6 @@ cdef class RecordAccumulator:
     cdef Py_ssize_t open_batch(
         self, PartitionQueue target, FutureRecordMetadata future, int64_t timestamp, key, value, headers
     ) except -1
-    cdef PartitionQueue target(self, TopicQueue queue, key, value, partition)
     cdef bint close_batch(self, PartitionQueue target) except -1
     cdef list assign(self, TopicQueue queue)
     cdef int release(self, ProducerBatch batch) except -1

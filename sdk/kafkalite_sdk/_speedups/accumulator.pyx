@@ -6,8 +6,7 @@ Invariants:
 2. Memory is bounded: `send` fails above `buffer_memory` until completed batches have released enough. Records that
    cannot be sent because their partition has no leader get half of it per topic.
 3. Records of a partition are in the order of their `send` calls, also those that came before the metadata.
-4. Records without a key go to one partition until `batch_size` bytes have gone there; then to another one with a
-   leader, which is chosen with less weight the more batches wait for it (KIP-794).
+4. `partitioners` chooses the partition of a record.
 5. `incomplete` has each batch from its first record to its outcome, also of partitions that no longer exist; expiry,
    flush, abort and close walk it (IncompleteBatches.java).
 6. `send` and `drain` reject another event loop or thread, a forked process and a closed producer.
@@ -15,23 +14,22 @@ Invariants:
 
 cimport cython
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_CheckExact
 from cpython.time cimport time
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t
 
 from asyncio import InvalidStateError
 from collections import deque
-from zlib import crc32
 
 from kafkalite._speedups.records.batch_builder cimport Builder, as_bytes, frozen_headers
 from kafkalite._speedups.records.batches cimport Batch
 from kafkalite_sdk._speedups.arguments cimport as_integer, as_text
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch, open_records
 from kafkalite_sdk._speedups.loop_guard cimport LoopGuard, forks, run_of_loop
-from kafkalite_sdk._speedups.partitioners cimport murmur2_of
-from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, Pause, TopicQueue, next_sticky
+from kafkalite_sdk._speedups.partitioners cimport Partitioner
+from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, Pause, TopicQueue
 
 from kafkalite.errors import BufferExhaustedError, KafkaErrorCode, error_for
 
@@ -41,7 +39,6 @@ cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
 
 cdef enum:
-    POSITIVE = 0x7fffffff
     EMPTY_BATCH = 61  # bytes of a batch without records
     ITERATION_BYTES = 131072  # `drain` gives the loop an iteration when so many bytes were sent since the last one
 
@@ -60,9 +57,7 @@ cdef class RecordAccumulator:
         self.buffer_memory = buffer_memory
         self.record_bytes_max = buffer_memory if record_bytes_max is None else min(record_bytes_max, buffer_memory)
         self.loop = loop
-        self.crc32 = partitioner == "crc32"
-        self.partitioner = partitioner if callable(partitioner) else None
-        self.choose = choose
+        self.partitioner = Partitioner(partitioner, choose, batch_size)
         self.wall_ms = wall_ms
         self.monotonic_s = monotonic_s
         self.wake = wake
@@ -231,7 +226,7 @@ cdef class RecordAccumulator:
     cdef int put(
         self, TopicQueue queue, FutureRecordMetadata future, int64_t timestamp, key, value, headers, partition
     ) except -1:
-        cdef PartitionQueue target = self.target(queue, key, value, partition)
+        cdef PartitionQueue target = self.partitioner.choose(queue, key, value, partition)
         cdef ProducerBatch batch = target.open
         cdef Py_ssize_t size = EMPTY_BATCH if batch is None else batch.builder.size
         if target.leaderless:
@@ -276,27 +271,6 @@ cdef class RecordAccumulator:
         if wake:
             self.wake()
         return 0
-
-    cdef PartitionQueue target(self, TopicQueue queue, key, value, partition):
-        """The partition of a record."""
-        cdef uint32_t count = len(queue.partitions)
-        cdef int64_t chosen
-        if partition is not None:
-            chosen = as_integer(partition, "partition")
-        elif self.partitioner is not None:
-            chosen = self.partitioner(key, value, queue.numbers, queue.available)
-        elif key is None or (self.crc32 and not len(key)):
-            if queue.sticky_left <= 0:
-                queue.sticky = next_sticky(queue, self.choose)
-                queue.sticky_left = self.batch_size
-            return <PartitionQueue> queue.partitions[queue.sticky]
-        elif self.crc32:
-            chosen = crc32(key) % count
-        else:
-            chosen = (murmur2_of(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & POSITIVE) % count
-        if not 0 <= chosen < count:
-            raise ValueError(f"{queue.topic} has partitions 0 to {count - 1}, not {chosen}")
-        return <PartitionQueue> queue.partitions[chosen]
 
     cdef bint close_batch(self, PartitionQueue target) except -1:
         """Close the open batch of a partition; return whether the partition became ready."""

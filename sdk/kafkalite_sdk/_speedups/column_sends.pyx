@@ -10,7 +10,7 @@ Invariants:
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from kafkalite._speedups.records.batch_builder cimport Builder, begin_record
@@ -18,11 +18,10 @@ from kafkalite_sdk._speedups.accumulator cimport RecordAccumulator
 from kafkalite_sdk._speedups.arguments cimport as_text
 from kafkalite_sdk._speedups.arrow_rows cimport ArrowRows, bytes_at, integer_at
 from kafkalite_sdk._speedups.deliveries cimport FutureRecordMetadata, ProducerBatch
-from kafkalite_sdk._speedups.partitioners cimport murmur2_of
-from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, TopicQueue, next_sticky
+from kafkalite_sdk._speedups.partitioners cimport STICKY, Partitioner
+from kafkalite_sdk._speedups.producer_queues cimport COLUMNS, PartitionQueue, TopicQueue
 
 from contextvars import copy_context
-from zlib import crc32
 
 from kafkalite.errors import KafkaErrorCode, error_for
 from kafkalite_sdk._speedups.arrow_rows import import_rows
@@ -30,16 +29,11 @@ from kafkalite_sdk._speedups.arrow_rows import import_rows
 __all__ = ["ColumnsDelivery", "send_columns"]
 
 cdef enum:
-    POSITIVE = 0x7fffffff
-    STICKY = -1
     EMPTY_BATCH = 61          # bytes of a batch without records
 
 
-cdef int32_t chosen_partition(
-    RecordAccumulator accumulator, TopicQueue queue, ArrowRows rows, int64_t row
-) except -2:
+cdef int32_t chosen_partition(Partitioner partitioner, TopicQueue queue, ArrowRows rows, int64_t row) except -2:
     """The partition of a row; STICKY = any."""
-    cdef uint32_t count = len(queue.partitions)
     cdef const uint8_t *key
     cdef const uint8_t *value
     cdef int64_t size
@@ -48,15 +42,11 @@ cdef int32_t chosen_partition(
     if integer_at(&rows.partition, row, &chosen):
         return check_partition(queue, row, chosen)
     key = bytes_at(&rows.key, row, &size)
-    if accumulator.partitioner is not None:
+    if partitioner.function is not None:
         value = bytes_at(&rows.value, row, &value_size)
         arguments = nullable(key, size), nullable(value, value_size)
-        return check_partition(queue, row, accumulator.partitioner(*arguments, queue.numbers, queue.available))
-    if size < 0 or (accumulator.crc32 and size == 0):
-        return STICKY
-    if accumulator.crc32:
-        return crc32(key[:size]) % count
-    return (murmur2_of(key, size) & POSITIVE) % count
+        return check_partition(queue, row, partitioner.function(*arguments, queue.numbers, queue.available))
+    return partitioner.of_key(queue, key, size)
 
 
 cdef int32_t check_partition(TopicQueue queue, int64_t row, int64_t chosen) except -2:
@@ -136,7 +126,7 @@ cdef class ColumnsDelivery:
         try:
             for rows in self.tables:
                 for row in range(rows.count):
-                    partitions[at] = chosen_partition(accumulator, queue, rows, row)
+                    partitions[at] = chosen_partition(accumulator.partitioner, queue, rows, row)
                     at += 1
             observed = self.runs and (<FutureRecordMetadata> self.runs[0]).is_observed
             self.runs = []
@@ -162,10 +152,10 @@ cdef class ColumnsDelivery:
             for row in range(rows.count):
                 partition = partitions[at]
                 at += 1
-                if partition == STICKY and queue.sticky_left <= 0:
-                    queue.sticky = next_sticky(queue, accumulator.choose)
-                    queue.sticky_left = accumulator.batch_size
-                target = <PartitionQueue> queue.partitions[queue.sticky if partition == STICKY else partition]
+                if partition == STICKY:
+                    target = accumulator.partitioner.sticky(queue)
+                else:
+                    target = <PartitionQueue> queue.partitions[partition]
                 size = self.append_row(target, current, rows, row, now_ms)
                 accumulator.reserve(queue, size, target.leaderless)
                 if partition == STICKY:

@@ -1,5 +1,7 @@
 """Hashes that map a key to a partition, so that all clients of a topic agree."""
 
+__all__ = ["crc32_partition", "murmur2", "murmur2_partition"]
+
 def murmur2(data: bytes) -> int:
     """Return the 32-bit hash of `data` as an unsigned int (Utils.murmur2 of Apache Kafka)."""
 

@@ -32,6 +32,3 @@ cdef class TopicQueue:
 
 cdef class Pause:
     cdef object steps
-
-
-cdef int32_t next_sticky(TopicQueue queue, choose) except -1

@@ -35,19 +35,6 @@ cdef class TopicQueue:
         self.records = []
 
 
-cdef int32_t next_sticky(TopicQueue queue, choose) except -1:
-    """Choose a partition with a leader at random, by 1 + longest queue - its own queue."""
-    cdef list candidates = queue.available or list(queue.numbers)
-    cdef list lengths = [len((<PartitionQueue> queue.partitions[each]).full) for each in candidates]
-    cdef Py_ssize_t longest = max(lengths)
-    cdef Py_ssize_t left = choose(sum([1 + longest - length for length in lengths]))
-    for number, length in zip(candidates, lengths):
-        left -= 1 + longest - length
-        if left < 0:
-            return number
-    raise AssertionError("`choose` returned more than it was given")
-
-
 @cython.final
 cdef class Pause:
     """An awaitable that ends at once, or after one iteration of the loop."""

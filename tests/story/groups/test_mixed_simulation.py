@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.groups.classic import commands, groups, rebalance, static_members
+from kafkalite.state.groups.classic import commands, generation, groups, rebalance, static_members
 from kafkalite.state.groups.classic.commit_validation import ClassicCommitValidation
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.states import ClassicEvent
@@ -118,9 +118,9 @@ def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def begin(group: Any, step: Any) -> None:
         group.generation -= 1
-        rebalance.begin_generation(group, step)
+        generation.begin_generation(group, step)
 
-    replace_action(monkeypatch, CLASSIC_ROWS, rebalance.begin_generation, begin)
+    replace_action(monkeypatch, CLASSIC_ROWS, generation.begin_generation, begin)
 
 
 def drop_delayed_syncs(monkeypatch: pytest.MonkeyPatch) -> None:

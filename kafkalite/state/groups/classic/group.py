@@ -143,11 +143,6 @@ class ClassicGroup(Group):
         self.reserved_generation = self.generation + 1
         return self.metadata_record()._replace(generation=self.reserved_generation, leader=leader, members=assigned)
 
-    def increase_generation(self) -> None:
-        """Begin a generation that neither a member nor a record has (invariant 1)."""
-        self.generation = self.last_generation + 1
-        self.rewound = frozenset()
-
     @property
     def last_generation(self) -> int:
         """The highest generation that a member or a record may have."""

@@ -1,12 +1,14 @@
 """The actions of `groups/classic/table`: what a classic group does after an event has changed its state.
 
+`generation` has the actions that begin a generation.
+
 An action returns the event that follows from it at once, or None.
 """
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.classic.group import ClassicCommand, ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
-from kafkalite.state.groups.classic.requests import ErrorOnly, Join, Joined, JoinedMember, Synced
+from kafkalite.state.groups.classic.requests import ErrorOnly, Join, Joined, Synced
 from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.records import CLASSIC, GroupDeleted
 
@@ -74,28 +76,6 @@ def complete_joins(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent
     return ClassicEvent.ALL_JOINED if group.members.elect_joined_leader() else ClassicEvent.NONE_JOINED
 
 
-def begin_generation(group: ClassicGroup, command: ClassicCommand) -> None:
-    """Complete all delayed joins, and wait for the syncs."""
-    group.increase_generation()
-    group.protocol = group.members.chosen_protocol()
-    group.topics = group.subscribed_topics()
-    group.members.pending_sync = dict.fromkeys(group.members.all)
-    for member in group.members.all.values():
-        member.is_new, member.generation_protocols = False, member.protocols
-        group.members.recount(member)
-        join = group.members.take_delayed_join(member)
-        if join is not None:
-            command.effects.answer(join, joined_response(group, member))
-        group.keep_alive(member, command)
-    command.effects.set_timer(group.sync_timer(), command.now.ms + group.members.rebalance_timeout_ms())
-
-
-def return_generation(group: ClassicGroup, command: ClassicCommand) -> None:
-    """Return the current generation to a member that lost the response, or has no changes."""
-    assert command.member is not None
-    command.effects.answer(command.token, joined_response(group, command.member))
-
-
 def update_member(group: ClassicGroup, member: ClassicMember, request: Join, command: ClassicCommand) -> None:
     """A known member joins: delay its response; an earlier join of it fails."""
     group.members.update(member, request)
@@ -154,14 +134,6 @@ def acknowledge_heartbeat(group: ClassicGroup, command: ClassicCommand) -> None:
 # the group itself
 
 
-def store_empty_group(group: ClassicGroup, command: ClassicCommand) -> None:
-    """Store a generation without members."""
-    group.increase_generation()
-    group.protocol = None
-    group.topics = group.subscribed_topics()
-    command.effects.records.append(group.metadata_record())
-
-
 def store_tombstone(group: ClassicGroup, command: ClassicCommand) -> None:
     """Delete the group from the log."""
     command.effects.records.append(GroupDeleted(group.name, CLASSIC))
@@ -179,22 +151,6 @@ def convert_to_consumer_group(group: ClassicGroup, command: ClassicCommand) -> N
 
 
 # parts of the above
-
-
-def joined_response(group: ClassicGroup, member: ClassicMember, *, include_members: bool = True) -> Joined:
-    """The response to the join of a member; the leader gets the members, to assign partitions to them."""
-    leads = include_members and member.member_id == group.members.leader
-    included = group.members.all.values() if leads else ()
-    protocol = group.protocol
-    return Joined(
-        0,
-        member.member_id,
-        group.generation,
-        group.protocol_type,
-        protocol,
-        group.members.leader or "",
-        members=tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(protocol)) for m in included),
-    )
 
 
 def _complete_sync(group: ClassicGroup, member: ClassicMember, result: Synced, command: ClassicCommand) -> None:

@@ -6,8 +6,9 @@ Sources: KIP-345, KIP-814.
 """
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.groups.classic.generation import joined_response
 from kafkalite.state.groups.classic.group import ClassicCommand, ClassicGroup
-from kafkalite.state.groups.classic.rebalance import joined_response, update_member
+from kafkalite.state.groups.classic.rebalance import update_member
 from kafkalite.state.groups.classic.requests import Join
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
 

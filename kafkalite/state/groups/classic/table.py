@@ -4,7 +4,7 @@ docs/groups.md shows it. Requests are validated before they become events: a mis
 Source: GroupMetadataManager.java and ClassicGroupState.java of Apache Kafka.
 """
 
-from kafkalite.state.groups.classic import rebalance, static_members
+from kafkalite.state.groups.classic import generation, rebalance, static_members
 from kafkalite.state.groups.classic.group import ClassicTransition
 from kafkalite.state.groups.classic.states import ClassicEvent as Event
 from kafkalite.state.groups.classic.states import ClassicState as State
@@ -25,16 +25,16 @@ TRANSITIONS: dict[tuple[State, Event], ClassicTransition] = {
     (PREPARING, Event.RESERVED_ID_EXPIRED): Row(PREPARING, rebalance.complete_if_all_joined),
     (PREPARING, Event.MEMBERS_JOINED_IN_DELAY): Row(PREPARING, rebalance.extend_initial_delay),
     (PREPARING, Event.REBALANCE_TIMEOUT): Row(PREPARING, rebalance.complete_joins),
-    (PREPARING, Event.ALL_JOINED): Row(COMPLETING, rebalance.begin_generation),
+    (PREPARING, Event.ALL_JOINED): Row(COMPLETING, generation.begin_generation),
     (PREPARING, Event.NONE_JOINED): Row(PREPARING, static_members.wait_for_static_members),
-    (PREPARING, Event.NO_MEMBERS): Row(EMPTY, rebalance.store_empty_group),
+    (PREPARING, Event.NO_MEMBERS): Row(EMPTY, generation.store_empty_group),
     (PREPARING, Event.LEADER_SYNCED): Row(PREPARING, rebalance.reject_sync),
     (PREPARING, Event.MEMBER_SYNCED): Row(PREPARING, rebalance.reject_sync),
     (PREPARING, Event.HEARTBEAT): Row(PREPARING, rebalance.request_rejoin),
     (PREPARING, Event.UPGRADED): Row(DEAD, rebalance.convert_to_consumer_group),
     (COMPLETING, Event.MEMBER_ADDED): Row(PREPARING, rebalance.restart_rebalance),
     (COMPLETING, Event.MEMBER_REJOINED): Row(PREPARING, rebalance.restart_rebalance),
-    (COMPLETING, Event.MEMBER_UNCHANGED): Row(COMPLETING, rebalance.return_generation),
+    (COMPLETING, Event.MEMBER_UNCHANGED): Row(COMPLETING, generation.return_generation),
     (COMPLETING, Event.STATIC_REPLACED): Row(PREPARING, rebalance.restart_rebalance),
     (COMPLETING, Event.MEMBERS_LEFT): Row(PREPARING, rebalance.restart_rebalance),
     (COMPLETING, Event.SESSION_EXPIRED): Row(PREPARING, rebalance.restart_rebalance),
@@ -46,7 +46,7 @@ TRANSITIONS: dict[tuple[State, Event], ClassicTransition] = {
     (COMPLETING, Event.UPGRADED): Row(DEAD, rebalance.convert_to_consumer_group),
     (STABLE, Event.MEMBER_ADDED): Row(PREPARING, rebalance.start_rebalance),
     (STABLE, Event.MEMBER_REJOINED): Row(PREPARING, rebalance.start_rebalance),
-    (STABLE, Event.MEMBER_UNCHANGED): Row(STABLE, rebalance.return_generation),
+    (STABLE, Event.MEMBER_UNCHANGED): Row(STABLE, generation.return_generation),
     (STABLE, Event.STATIC_REPLACED): Row(STABLE, static_members.return_generation_to_static_member),
     (STABLE, Event.PROTOCOL_CHANGED): Row(PREPARING, rebalance.start_rebalance),
     (STABLE, Event.MEMBERS_LEFT): Row(PREPARING, rebalance.start_rebalance),

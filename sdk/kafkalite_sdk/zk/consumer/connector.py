@@ -108,7 +108,7 @@ class ConsumerConnector(Generic[K, V]):
         if settings.storage != KAFKA:
             return zookeeper
         from kafkalite_sdk.zk.offsets.broker_offsets import BrokerOffsets
-        from kafkalite_sdk.zk.offsets.dual_offsets import DualOffsets
+        from kafkalite_sdk.zk.offsets.dual_commit import DualOffsets
 
         broker = BrokerOffsets(group, self._clients.admin, timeout_s)
         return DualOffsets(broker, zookeeper) if settings.dual_commit else broker

@@ -26,7 +26,7 @@ from kafkalite_sdk.zk.membership.assignors import Assignment
 from kafkalite_sdk.zk.membership.effects import Fetch, FetchStart, Positions
 from kafkalite_sdk.zk.membership.errors import ConsumerRebalanceFailedError, NotRegisteredError, OffsetsTimeoutError
 from kafkalite_sdk.zk.membership.group_view import compute_assignment, read_group
-from kafkalite_sdk.zk.membership.ownership import (
+from kafkalite_sdk.zk.membership.owner_nodes import (
     create_owners,
     delete_owners,
     delete_registration,

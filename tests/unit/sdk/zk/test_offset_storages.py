@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from kafkalite_sdk.values import OffsetAndMetadata
-from kafkalite_sdk.zk.offsets.dual_offsets import DualOffsets, larger_offset
+from kafkalite_sdk.zk.offsets.dual_commit import DualOffsets, larger_offset
 from kafkalite_sdk.zk.offsets.storage import CommittedOffset, Failures, Offsets
 from kafkalite_sdk.zk.offsets.zookeeper_offsets import ZooKeeperOffsets
 from kafkalite_sdk.zk.session import opened_session, result_of

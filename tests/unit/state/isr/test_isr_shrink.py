@@ -1,6 +1,6 @@
 """Which members of an ISR lag, and which checks may remove them."""
 
-from kafkalite.state.isr.follower_lag import LagChecks, members_in_sync
+from kafkalite.state.isr.isr_shrink import LagChecks, members_in_sync
 from kafkalite.state.isr.replica_progress import ReplicaProgress
 
 LAG_MS = 30_000
