@@ -7,7 +7,9 @@ Source: TransactionLog.scala (valueToBytes, readTxnRecordValue) of Apache Kafka.
 """
 
 from collections.abc import Callable
+from itertools import chain, repeat
 
+from kafkalite._speedups.codec.transaction_partitions import encode_partitions
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.runtime.loader import RecordError
 from kafkalite.model import TopicPartition
@@ -26,7 +28,8 @@ from kafkalite.state.transactions.states import TransactionState
 NO_PRODUCER = -1
 NO_COMPRESSION = 0
 FIRST_VERSION, TAGGED_VERSION = 0, 1
-PartitionsSchema = TransactionLogValue.PartitionsSchema
+PARTITIONS_AT = 17  # in a value: behind version, producer id, epoch, timeout and status
+EMPTY_ARRAY, EMPTY_COMPACT_ARRAY = 4, 1  # bytes of an array without elements
 
 
 class TransactionRecordSerde:
@@ -68,8 +71,13 @@ class TransactionRecordSerde:
             return write(TransactionLogKey(transactional_id=record.transactional_id), None)
         if not isinstance(record, TransactionMetadata):
             raise TypeError(f"{type(record).__name__} is not a record of __transaction_state")
-        key = TransactionLogKey(transactional_id=record.transactional_id)
-        return write(key, encode_value(record), self._value_version())
+        version = self._value_version()
+        key, value = write(TransactionLogKey(transactional_id=record.transactional_id), encode_value(record), version)
+        if not record.partitions or value is None:
+            return key, value
+        flexible = version >= TAGGED_VERSION
+        behind = PARTITIONS_AT + (EMPTY_COMPACT_ARRAY if flexible else EMPTY_ARRAY)
+        return key, value[:PARTITIONS_AT] + encode_partitions(record.partitions, flexible) + value[behind:]
 
     def decode(self, key: bytes, value: bytes | None) -> object | None:
         """The record; None for an unknown type. Raises: DecodeError, RecordError."""
@@ -92,12 +100,7 @@ class TransactionRecordSerde:
 
 
 def encode_value(metadata: TransactionMetadata) -> TransactionLogValue:
-    """The value of a record; its partitions are in order, so that the same state has the same bytes."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(partition)
-    is_empty = metadata.state is TransactionState.EMPTY
-    partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+    """The value of a record without its partitions, which `encode` inserts: they can be 100,000."""
     return TransactionLogValue(
         producer_id=metadata.producer_id,
         previous_producer_id=metadata.previous_producer_id,
@@ -105,7 +108,7 @@ def encode_value(metadata: TransactionMetadata) -> TransactionLogValue:
         producer_epoch=metadata.producer_epoch,
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_status=metadata.state,
-        transaction_partitions=None if is_empty else partitions,
+        transaction_partitions=None if metadata.state is TransactionState.EMPTY else [],
         transaction_last_update_timestamp_ms=metadata.updated_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
         client_transaction_version=metadata.version,
@@ -116,11 +119,8 @@ def decode_value(transactional_id: str, stored: TransactionLogValue) -> Transact
     """The state of a transactional id. Raises RecordError for a status that Kafka does not store."""
     if stored.transaction_status not in STATUSES:
         raise RecordError(f"status {stored.transaction_status} of {transactional_id!r} is unknown")
-    partitions = (
-        TopicPartition(each.topic, index)
-        for each in stored.transaction_partitions or ()
-        for index in each.partition_ids
-    )
+    by_topic = stored.transaction_partitions or ()
+    partitions = chain.from_iterable(map(TopicPartition, repeat(each.topic), each.partition_ids) for each in by_topic)
     return TransactionMetadata(
         transactional_id,
         stored.producer_id,

@@ -1,7 +1,11 @@
 """Records of `__transaction_state`: what is written is read again, and what Kafka never writes is refused."""
 
+from itertools import groupby
+from random import Random
+
 import pytest
 
+from kafkalite._speedups.codec.transaction_partitions import encode_partitions
 from kafkalite.coordinators.runtime.loader import RecordError
 from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
 from kafkalite.errors import DecodeError
@@ -24,6 +28,39 @@ def test_state_survives_in_version_1(metadata: TransactionMetadata) -> None:
     key, value = serde.encode(metadata)
     assert serde.decode(key, value) == metadata and key[:2] in serde.unordered
     assert value is not None and value[:2] == b"\x00\x01"
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("seed", range(20))
+def test_partitions_are_encoded_in_order_as_by_the_codec(version: int, seed: int) -> None:
+    dice = Random(seed)
+    topics = [dice.choice("abé") * dice.randrange(1, 200) for _ in range(dice.randrange(1, 9))]
+    most = dice.choice([3, 5_000, 2**31])
+    chosen = {TopicPartition(dice.choice(topics), dice.randrange(most)) for _ in range(dice.choice([1, 200, 3_000]))}
+    value = TransactionLogValue(
+        producer_id=5,
+        producer_epoch=3,
+        transaction_timeout_ms=60_000,
+        transaction_status=TransactionState.ONGOING,
+        transaction_partitions=[
+            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=[index for _, index in group])
+            for topic, group in groupby(sorted(chosen), key=lambda each: each.topic)
+        ],
+        transaction_last_update_timestamp_ms=1_000,
+        transaction_start_timestamp_ms=900,
+        client_transaction_version=2 * version,
+    )
+    metadata = ONGOING._replace(partitions=frozenset(chosen), version=2 * version)
+    serde = TransactionRecordSerde(lambda: version)
+    encoded = serde.encode(metadata)
+    assert encoded == write(TransactionLogKey(transactional_id="me"), value, version)
+    assert serde.decode(*encoded) == metadata
+
+
+@pytest.mark.parametrize("wrong", [("a", -1), ("a", 2**31), ("a" * 40_000, 0), (b"a", 0), ("a",), "ab"])
+def test_wrong_partitions_are_refused(wrong: tuple[str, int]) -> None:
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        encode_partitions(frozenset((wrong, ("b", 1))), True)
 
 
 def test_version_0_lacks_what_transaction_version_2_needs() -> None:
