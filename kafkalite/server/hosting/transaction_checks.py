@@ -4,39 +4,34 @@
    `request.timeout.ms`.
 2. On the coordinator's broker a check is a function call. A transaction has one call in progress; its checks that
    arrive meanwhile are one call after it, so that a request with many partitions appends few records.
-3. Another broker has one AddPartitionsToTxn request in flight; the checks that arrive meanwhile are the next request. A
-   transactional id occurs once in a request, as the response names it.
+3. Other brokers are asked by `add_partitions_to_txn_manager`.
 4. While the previous transaction is being completed, a check that adds (TV2) is repeated: after 1 ms at first, then
    after up to `add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in total. The
    checks of a transaction have one pause, and are one question after it.
 5. What answers outside a loop iteration is written at once.
 
-Source: AddPartitionsToTxnManager.java, ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviations: there a
-second check of a transactional id, in the same request, fails the first one with NETWORK_EXCEPTION; TxnOffsetCommit is
-not repeated.
+Source: ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviation: there TxnOffsetCommit is not repeated.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import takewhile
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkalite.callbacks import Completion, call_each
 from kafkalite.clock import Clock
-from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
+from kafkalite.cluster.broker_peers import BrokerPeers
 from kafkalite.cluster.metadata.image import NO_LEADER
 from kafkalite.cluster.partition.held_appends import Deadline
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
-from kafkalite.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kafkalite.server.hosting.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from kafkalite.server.hosting.transaction_check import Check, Pause, TransactionKey
 from kafkalite.state.transactions.requests import AddPartitions, VerifyPartitions
 from kafkalite.state.transactions.states import TransactionVersion
 
-FIRST_PAUSE_MS = 1
-Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-Topic = Transaction.AddPartitionsToTxnTopic
 Errors = dict[TopicPartition, int]
 
 
@@ -66,68 +61,6 @@ class ChecksHost(Protocol):
         """Return the broker that coordinates a transactional id, NO_LEADER if none is known."""
 
 
-class TransactionKey(NamedTuple):
-    """What a coordinator is asked about; the partitions of several checks with one key are one question.
-
-    Arguments:
-        transactional_id, producer_id, epoch: of the producer.
-        add: whether the partitions are added.
-    """
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    add: bool
-
-
-class Check:
-    """One check.
-
-    Arguments:
-        key: of its transaction.
-        partition: to verify or to add.
-        then: called with the result.
-        begun: the time of its begin, in seconds of the monotonic clock.
-
-    Attributes:
-        pause_ms: before the next repetition.
-    """
-
-    __slots__ = ("_then", "begun", "key", "partition", "pause_ms")
-
-    def __init__(
-        self, key: TransactionKey, partition: TopicPartition, then: Callable[[int], None], begun: float
-    ) -> None:
-        self.key = key
-        self.partition = partition
-        self.begun = begun
-        self.pause_ms = FIRST_PAUSE_MS
-        self._then: Callable[[int], None] | None = then
-
-    @property
-    def ended(self) -> bool:
-        """Whether the result was reported."""
-        return self._then is None
-
-    def end(self, error: int) -> None:
-        """Report a Kafka error code or 0; a second end has no effect."""
-        then, self._then = self._then, None
-        if then is not None:
-            then(error)
-
-
-class Pause(NamedTuple):
-    """The pause before the repetition of the checks of a transaction.
-
-    Arguments:
-        end: in seconds of the monotonic clock.
-        checks: that are repeated.
-    """
-
-    end: float
-    checks: list[Check]
-
-
 class TransactionChecks:
     """The checks of a broker (`cluster.partition.verification.TransactionChecks`).
 
@@ -143,7 +76,7 @@ class TransactionChecks:
         self._open: dict[Check, None] = {}  # in the order of their deadlines
         self._deadline = Deadline(host.clock, self._expire)
         self._local: dict[TransactionKey, list[Check]] = {}  # with a call in progress: the checks after it
-        self._remote: dict[int, list[Check]] = {}  # by broker with a request in flight: the checks after it
+        self._manager = AddPartitionsToTxnManager(host, self._use_results)
         self._paused: dict[TransactionKey, Pause] = {}
         self._closed = False
         self.failures = 0
@@ -181,6 +114,7 @@ class TransactionChecks:
     def close(self) -> None:
         """End all checks with COORDINATOR_NOT_AVAILABLE, and later ones at once."""
         self._closed = True
+        self._manager.close()
         self._deadline.cancel()
         checks, self._open = self._open, {}
         end_each(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, checks)
@@ -191,10 +125,8 @@ class TransactionChecks:
             self._ask_here(key, checks)
         elif leader == NO_LEADER or self._host.peers is None:
             call_each(lambda check: self._end(check, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), checks)
-        elif leader in self._remote:
-            self._remote[leader] += checks
         else:
-            self._send(leader, checks)
+            self._manager.ask(leader, checks)
 
     # The end of a check.
 
@@ -252,6 +184,9 @@ class TransactionChecks:
         self.failures += len(expired)
         self._writing(partial(end_each, KafkaErrorCode.NETWORK_EXCEPTION, expired))
 
+    def _use_results(self, results: Mapping[Check, int]) -> None:
+        self._writing(partial(call_each, lambda check: self._end(check, results[check]), list(results)))
+
     # Transactions that this broker coordinates.
 
     def _ask_here(self, key: TransactionKey, checks: list[Check]) -> None:
@@ -290,59 +225,6 @@ class TransactionChecks:
                 self._local[key] += following
             elif following:
                 self._call(key, following)
-
-    # Transactions that other brokers coordinate.
-
-    def _send(self, broker_id: int, checks: list[Check]) -> None:
-        """Send a request with one question per transactional id; the others follow with the next one."""
-        following, asked = list[Check](), dict[str, list[Check]]()
-        for check in checks:
-            same = asked.setdefault(check.key.transactional_id, [])
-            (same if not same or same[0].key == check.key else following).append(check)
-        self._remote[broker_id] = following
-        request = AddPartitionsToTxnRequest(
-            transactions=[question(each) for each in asked.values()], v3_and_below_topics=[]
-        )
-        assert self._host.peers is not None, "a broker that is alone coordinates every transaction"
-        sent = [check for each in asked.values() for check in each]
-        self._host.peers.call(broker_id, request, partial(self._answered, broker_id, sent))
-
-    def _answered(self, broker_id: int, checks: list[Check], result: CallResult) -> None:
-        following = [check for check in self._remote.pop(broker_id) if not check.ended]
-        if following and not self._closed:
-            self._send(broker_id, following)
-        errors = {} if result.error else errors_of(result.response)
-        missing = result.error or (result.response.error_code or KafkaErrorCode.NETWORK_EXCEPTION)
-
-        def end(check: Check) -> None:
-            self._end(check, errors.get((check.key.transactional_id, check.partition), missing))
-
-        self._writing(partial(call_each, end, checks))
-
-
-def question(checks: list[Check]) -> Transaction:
-    """Return the part of a request for checks with one key."""
-    indexes: dict[str, set[int]] = {}
-    for check in checks:
-        indexes.setdefault(check.partition.topic, set()).add(check.partition.partition)
-    key = checks[0].key
-    return Transaction(
-        transactional_id=key.transactional_id,
-        producer_id=key.producer_id,
-        producer_epoch=key.epoch,
-        verify_only=not key.add,
-        topics=[Topic(name=name, partitions=sorted(found)) for name, found in indexes.items()],
-    )
-
-
-def errors_of(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartition], int]:
-    """Return the error code of each partition of each transactional id."""
-    return {
-        (each.transactional_id, TopicPartition(topic.name, found.partition_index)): found.partition_error_code
-        for each in response.results_by_transaction
-        for topic in each.topic_results
-        for found in topic.results_by_partition
-    }
 
 
 def end_each(error: int, checks: Iterable[Check]) -> None:
