@@ -151,6 +151,45 @@ def is_default(name: str) -> bool:
 
 
 BASE64_HELP = 'Bytes that are not UTF-8 are encoded as {"base64": "AAEC"}.'
+
+
+def names_option(name: str, argument: str, choices: Sequence[str], help: str) -> Callable[..., Any]:
+    """An option with one of several names, without regard to case; it may be repeated.
+
+    Arguments:
+        name: of the option, such as `--state`.
+        argument: of the command.
+        choices: the names.
+        help: the beginning of its text.
+    """
+    return click.option(
+        name,
+        argument,
+        multiple=True,
+        type=click.Choice(choices, case_sensitive=False),
+        metavar=name.removeprefix("--").upper(),
+        help=f"{help}; may be repeated: {', '.join(choices)}.",
+    )
+
+
+def some_topics_option(help: str, complete: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--topic` for topics or some of their partitions (`positions.parse_topics`).
+
+    Arguments:
+        help: its text.
+        complete: completes a topic for the shell.
+    """
+    return click.option(
+        "-t",
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="TOPIC[:P,P...]",
+        shell_complete=complete,
+        help=help,
+    )
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 servers_timeout_option = click.option(
     "--timeout",

@@ -19,7 +19,9 @@ from kafkalite.cli.client_options import (
     fail_for,
     fail_for_unknown,
     json_option,
+    names_option,
     print_rows,
+    some_topics_option,
 )
 from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect
@@ -60,14 +62,9 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "uniform")
 choice = partial(click.Choice, case_sensitive=False)
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
-topics_option = click.option(
-    "-t",
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,P...]",
-    shell_complete=complete_topics,
-    help="A topic, or some of its partitions; may be repeated. Default: all that the group has committed or owns.",
+topics_option = some_topics_option(
+    "A topic, or some of its partitions; may be repeated. Default: all that the group has committed or owns.",
+    complete_topics,
 )
 to_option = click.option("--to", required=True, metavar="POSITION", help=TO_HELP)
 
@@ -103,22 +100,8 @@ Examples:
   kafkalite group list --zookeeper zk1:2181/kafka
 """,
 )
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=choice(STATES),
-    metavar="STATE",
-    help=f"List only groups in this state; may be repeated: {', '.join(STATES)}.",
-)
-@click.option(
-    "--type",
-    "group_types",
-    multiple=True,
-    type=choice(TYPES),
-    metavar="TYPE",
-    help=f"List only groups of this type; may be repeated: {', '.join(TYPES)}.",
-)
+@names_option("--state", "states", STATES, "List only groups in this state")
+@names_option("--type", "group_types", TYPES, "List only groups of this type")
 @tree_options()
 @cluster_options
 @json_option

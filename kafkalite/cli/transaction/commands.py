@@ -1,7 +1,5 @@
 """`kafkalite transaction`: list, describe, find hanging ones, abort and terminate transactions."""
 
-from functools import partial
-
 import click
 
 from kafkalite.cli.client_options import (
@@ -12,7 +10,9 @@ from kafkalite.cli.client_options import (
     fail_for,
     fail_for_unknown,
     json_option,
+    names_option,
     print_rows,
+    some_topics_option,
 )
 from kafkalite.cli.completion import complete_topics, complete_transactional_ids
 from kafkalite.cli.connection import connect
@@ -22,16 +22,10 @@ LIST_COLUMNS = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE")
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
 ANSWER_S = 15.0  # for the answers of the coordinators and leaders
 MAX_TIMEOUT_S = 900.0  # transaction.max.timeout.ms by default
-choice = partial(click.Choice, case_sensitive=False)
 
-topics_option = click.option(
-    "-t",
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,P...]",
-    shell_complete=complete_topics,
-    help="Only transactions with a partition of this topic, or with one of these; may be repeated.",
+topics_option = some_topics_option(
+    "Only transactions with a partition of this topic, or with one of these; may be repeated.",
+    complete_topics,
 )
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
@@ -61,14 +55,7 @@ Examples:
   kafkalite transaction list --older-than 60 --topic orders:0,2
 """,
 )
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=choice(STATES),
-    metavar="STATE",
-    help=f"List only transactions in this state; may be repeated: {', '.join(STATES)}.",
-)
+@names_option("--state", "states", STATES, "List only transactions in this state")
 @click.option(
     "--producer-id",
     "producer_ids",
