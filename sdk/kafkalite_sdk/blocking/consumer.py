@@ -274,13 +274,11 @@ class Consumer(BlockingClient[LoopConsumer[K, V]], Generic[K, V]):
 
     seek_to_committed = call_in_loop(asynchronous.Consumer.seek_to_committed)
     group_metadata = call_in_loop(asynchronous.Consumer.group_metadata)
-    offsets_to_send = call_in_loop(asynchronous.Consumer.offsets_to_send)
-    continue_at_committed = call_in_loop(asynchronous.Consumer.continue_at_committed)
 
     def _in_transactions(self) -> "ConsumerInTransactions":
         """Return this consumer for the loop of a producer, with its offsets and its member as they are now.
 
-        Raises: as `kafkalite_sdk.Consumer.offsets_to_send`.
+        Raises: ClientUseError: the consumer commits by itself, or has no group.
         """
         if self._transactions is None:
             from kafkalite_sdk.blocking.transactions import ConsumerInTransactions

@@ -38,7 +38,7 @@ class ConsumerInTransactions:
         """Read offsets and member, in the thread of the application. Raises ClientUseError."""
 
         def current() -> "tuple[Mapping[TopicPartition, OffsetAndMetadata], MemberIdentity | KafkaError]":
-            offsets = self._client.offsets_to_send()
+            offsets = self._client._offsets_to_send()
             try:
                 return offsets, self._client.group_metadata()
             except KafkaError as error:  # needed by send_offsets only
@@ -54,11 +54,11 @@ class ConsumerInTransactions:
             raise self._member
         return self._member
 
-    def offsets_to_send(self) -> "Mapping[TopicPartition, OffsetAndMetadata]":
+    def _offsets_to_send(self) -> "Mapping[TopicPartition, OffsetAndMetadata]":
         """Return the offsets as they were read."""
         return self._offsets
 
-    def continue_at_committed(self) -> None:
+    def _continue_at_committed(self) -> None:
         """Continue at the committed offsets; in the loop of the producer."""
         if not self._thread.ended:
             self._thread.lock.inside(self._client.return_to_committed)

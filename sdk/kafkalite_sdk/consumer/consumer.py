@@ -579,7 +579,7 @@ class Consumer(Generic[K, V]):
             raise group.no_member()
         return identity
 
-    def offsets_to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _offsets_to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what `Producer.send_offsets` commits: of each partition the offset behind the last record that the
         application has received.
 
@@ -593,7 +593,7 @@ class Consumer(Generic[K, V]):
             )
         return dict(self._offsets_to_commit(None))
 
-    def continue_at_committed(self) -> None:
+    def _continue_at_committed(self) -> None:
         """Continue at the committed offsets after an aborted transaction; a closed consumer does nothing."""
         if self._driver.started and not self._driver.closed:
             states = [each for each in self._driver.positions.states.values() if not each.revoking]

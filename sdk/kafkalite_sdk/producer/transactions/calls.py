@@ -110,7 +110,7 @@ class Transactions:
             raise ClientUseError(f"{self.driver.name}: {NO_TRANSACTION}")
         if isinstance(source, TransactionalConsumer):
             self.driver.participants.add([source])
-            offsets, member = source.offsets_to_send(), source.group_metadata()
+            offsets, member = source._offsets_to_send(), source.group_metadata()
         else:
             if group is None:
                 raise ClientUseError("send_offsets: pass the group of the offsets, consumer.group_metadata() or its id")

@@ -22,16 +22,12 @@ from kafkalite.backoff import Backoff
 from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, TransactionAbortedError, error_class, error_for
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, ProducerId
-from kafkalite_sdk.producer.transactions import requests
+from kafkalite_sdk.producer.transactions import failures, requests
 from kafkalite_sdk.producer.transactions.reactions import SEVERITY, Reaction, Step, reaction_to
+from kafkalite_sdk.producer.transactions.retries import Retries
 from kafkalite_sdk.producer.transactions.state import V1, V2, OffsetsToSend, OpenTransaction, Phase, TransactionCall
 
 CONCURRENT = KafkaErrorCode.CONCURRENT_TRANSACTIONS
-FENCED_TEXT = (
-    "another producer uses this transactional id, or the transaction has exceeded transaction_timeout_ms; this "
-    "producer is closed: give each producer an id of its own, or create another one to continue"
-)
-FATAL_TEXT = "this producer is closed; create another one when the cause is removed"
 
 
 class TransactionMachine:
@@ -67,7 +63,7 @@ class TransactionMachine:
         self.last_error: KafkaError | None = None
         self.lost_coordinators: set[str | None] = set()
         self._timeout_ms = timeout_ms
-        self._retries = _Retries(backoff, short_backoff)
+        self._retries = Retries(backoff, short_backoff)
         self._open: TransactionCall | None = None
 
     # calls of the producer
@@ -138,11 +134,8 @@ class TransactionMachine:
         if self.phase in (Phase.READY, Phase.CLOSED):
             return
         self.transaction.has_gap = True
-        if not isinstance(cause, KafkaError):
-            failure = KafkaError(f"a batch has failed: {cause!r}")
-            failure.__cause__ = cause
-            cause = failure
-        self._react(Step.PRODUCE, reaction_to(Step.PRODUCE, 0 if cause.code is None else cause.code), cause)
+        failure = failures.of_batch(cause)
+        self._react(Step.PRODUCE, reaction_to(Step.PRODUCE, 0 if failure.code is None else failure.code), failure)
 
     def forget_sequences(self) -> None:
         """The producer has forgotten the sequences of a partition: another epoch is needed, unless the next transaction
@@ -160,15 +153,7 @@ class TransactionMachine:
 
     def abort_error(self) -> TransactionAbortedError:
         """Return the error of a transaction that is aborted."""
-        cause = self.transaction.error
-        reason = "the application has aborted it" if cause is None else str(cause)
-        name = f"transactional id {self.transactional_id}: "
-        text = f"{name}the transaction is aborted: {reason.replace(name, '')}"
-        error = TransactionAbortedError(
-            f"{text}; nothing of it is visible to read_committed consumers, begin another one"
-        )
-        error.__cause__ = cause
-        return error
+        return failures.aborted(self.transactional_id, self.transaction.error)
 
     # requests
 
@@ -249,16 +234,16 @@ class TransactionMachine:
             broker: that has answered, for error texts.
         """
         self._open = None
-        failures = []
+        rejected = []
         for subject, code in requests.codes_of(call.step, response):
             if code:
-                failures.append((reaction_to(call.step, code), code, subject))
+                rejected.append((reaction_to(call.step, code), code, subject))
         self._apply(call, response)
-        if not failures:
+        if not rejected:
             self.last_error = None
             self._retries.succeeded()
             return
-        reaction, code, subject = max(failures, key=lambda each: SEVERITY.index(each[0]))
+        reaction, code, subject = max(rejected, key=lambda each: SEVERITY.index(each[0]))
         about = f" for {subject}" if subject else ""
         reason = getattr(response, "error_message", None) or error_class(code).code.message
         text = f"transactional id {self.transactional_id}: {broker} has rejected {call.step.value}{about}: {reason}"
@@ -335,45 +320,12 @@ class TransactionMachine:
     def _react(self, step: Step, reaction: Reaction, error: KafkaError) -> None:
         """Apply a reaction other than another attempt."""
         if reaction is Reaction.FENCED:
-            self.close(self._fenced(error))
+            unknown = self.transaction.end_sent and self.phase is not Phase.STARTING
+            self.close(failures.fenced(error, outcome_unknown=unknown))
         elif reaction is Reaction.FATAL:
-            text = f"{getattr(error, 'message', None) or error}; {FATAL_TEXT}"
-            fatal = KafkaError(text) if error.code is None else error_for(error.code, text)
-            fatal.__cause__ = error.__cause__
-            self.close(fatal)
+            self.close(failures.fatal(error))
         else:
             # After an abort that the coordinator rejects InitProducerId decides.
             aborting = self.phase is Phase.ABORTING and step is Step.END
             self.transaction.abort_ended |= aborting
             self.fail(error, recover=reaction is Reaction.RECOVER or aborting)
-
-    def _fenced(self, error: KafkaError) -> KafkaError:
-        unknown = self.transaction.end_sent and self.phase is not Phase.STARTING
-        doubt = "; whether the last transaction was committed is not known" if unknown else ""
-        reason = getattr(error, "message", None) or error
-        return error_for(KafkaErrorCode.PRODUCER_FENCED, f"{reason}{doubt}; {FENCED_TEXT}")
-
-
-class _Retries:
-    """The pauses before requests are repeated."""
-
-    __slots__ = ("_backoff", "_failures", "_short_backoff", "retry_at")
-
-    def __init__(self, backoff: Backoff, short_backoff: Backoff) -> None:
-        self._backoff = backoff
-        self._short_backoff = short_backoff
-        self._failures = 0
-        self.retry_at = -inf
-
-    def failed(self, now: float, *, short: bool) -> None:
-        self._failures += 1
-        backoff = self._short_backoff if short else self._backoff
-        self.retry_at = now + backoff.delay_s(self._failures)
-
-    def succeeded(self) -> None:
-        self._failures = 0
-        self.retry_at = -inf
-
-    def end(self) -> None:
-        """Another request follows, which has no reason to wait."""
-        self.retry_at = -inf

@@ -28,10 +28,10 @@ class TransactionalConsumer(Protocol):
     def group_metadata(self) -> "MemberIdentity":
         """Return the group, the generation or member epoch, the member id and the instance id."""
 
-    def offsets_to_send(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def _offsets_to_send(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the offset behind the last record that the application has received, of each partition."""
 
-    def continue_at_committed(self) -> None:
+    def _continue_at_committed(self) -> None:
         """Continue at the committed offsets; a consumer that is closed does nothing."""
 
 
@@ -46,13 +46,13 @@ class Participants:
         for each in consumers:
             if not isinstance(each, TransactionalConsumer):
                 raise TypeError(f"{each!r} is no consumer of kafkalite_sdk; pass offsets and group metadata instead")
-            each.offsets_to_send()  # raises if it cannot take part
+            each._offsets_to_send()  # raises if it cannot take part
             self._consumers.add(each)
 
     def return_to_committed(self) -> None:
         """Let every consumer continue at its committed offsets."""
         for each in list(self._consumers):
-            each.continue_at_committed()
+            each._continue_at_committed()
 
 
 def offsets_by_partition(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
