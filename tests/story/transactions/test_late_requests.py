@@ -160,7 +160,6 @@ async def write_markers(late: LateRequests) -> None:
         await pass_time(0.01)
 
 
-KINDS_TV1 = (end_txn, produce, add_partitions, write_markers)
 KINDS_TV2 = (end_txn, produce, write_markers)
 
 
@@ -210,6 +209,12 @@ def times(simulations: int) -> int:
 @pytest.mark.parametrize("kind", KINDS_TV2, ids=lambda kind: kind.__name__)
 def test_late_request_has_no_effect_in_version_2(tmp_path: Path, kind: Kind, times: int) -> None:
     assert anomalies_of(tmp_path, 2, kind, times) == []
+
+
+@pytest.mark.torture
+def test_late_addition_of_version_1_adds_the_partition_to_the_next_transaction(tmp_path: Path, times: int) -> None:
+    """It gets an empty marker there, which no reader notices."""
+    assert anomalies_of(tmp_path, 1, add_partitions, times) == []
 
 
 @pytest.mark.torture
