@@ -9,7 +9,7 @@ FENCED_TEXT = (
 FATAL_TEXT = "this producer is closed; create another one when the cause is removed"
 
 
-def aborted(transactional_id: str, cause: KafkaError | None) -> TransactionAbortedError:
+def abort_error(transactional_id: str, cause: KafkaError | None) -> TransactionAbortedError:
     """Return the error of a transaction that is aborted.
 
     Arguments:
@@ -24,7 +24,7 @@ def aborted(transactional_id: str, cause: KafkaError | None) -> TransactionAbort
     return error
 
 
-def fenced(error: KafkaError, *, outcome_unknown: bool) -> KafkaError:
+def fenced_error(error: KafkaError, *, outcome_unknown: bool) -> KafkaError:
     """Return the error of a producer that another one has fenced.
 
     Arguments:
@@ -36,7 +36,7 @@ def fenced(error: KafkaError, *, outcome_unknown: bool) -> KafkaError:
     return error_for(KafkaErrorCode.PRODUCER_FENCED, f"{reason}{doubt}; {FENCED_TEXT}")
 
 
-def fatal(error: KafkaError) -> KafkaError:
+def fatal_error(error: KafkaError) -> KafkaError:
     """Return the error of a producer that its coordinator rejects, for the `error` of a request."""
     text = f"{getattr(error, 'message', None) or error}; {FATAL_TEXT}"
     found = KafkaError(text) if error.code is None else error_for(error.code, text)
@@ -44,7 +44,7 @@ def fatal(error: KafkaError) -> KafkaError:
     return found
 
 
-def of_batch(cause: BaseException) -> KafkaError:
+def batch_error(cause: BaseException) -> KafkaError:
     """Return the error of a batch as a KafkaError."""
     if isinstance(cause, KafkaError):
         return cause

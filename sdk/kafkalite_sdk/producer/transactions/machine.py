@@ -134,7 +134,7 @@ class TransactionMachine:
         if self.phase in (Phase.READY, Phase.CLOSED):
             return
         self.transaction.has_gap = True
-        failure = failures.of_batch(cause)
+        failure = failures.batch_error(cause)
         self._react(Step.PRODUCE, reaction_to(Step.PRODUCE, 0 if failure.code is None else failure.code), failure)
 
     def forget_sequences(self) -> None:
@@ -153,7 +153,7 @@ class TransactionMachine:
 
     def abort_error(self) -> TransactionAbortedError:
         """Return the error of a transaction that is aborted."""
-        return failures.aborted(self.transactional_id, self.transaction.error)
+        return failures.abort_error(self.transactional_id, self.transaction.error)
 
     # requests
 
@@ -321,9 +321,9 @@ class TransactionMachine:
         """Apply a reaction other than another attempt."""
         if reaction is Reaction.FENCED:
             unknown = self.transaction.end_sent and self.phase is not Phase.STARTING
-            self.close(failures.fenced(error, outcome_unknown=unknown))
+            self.close(failures.fenced_error(error, outcome_unknown=unknown))
         elif reaction is Reaction.FATAL:
-            self.close(failures.fatal(error))
+            self.close(failures.fatal_error(error))
         else:
             # After an abort that the coordinator rejects InitProducerId decides.
             aborting = self.phase is Phase.ABORTING and step is Step.END
