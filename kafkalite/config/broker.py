@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_tra
 
 from kafkalite.config.definitions import (
     BROKER_KEYS,
+    LISTENER_PREFIX,
     TOPIC_KEYS,
     dynamic_key,
     known_listener_key,
@@ -23,12 +24,12 @@ from kafkalite.config.group import check_times
 from kafkalite.config.keys import ConfigError, Support, Value
 from kafkalite.config.kraft import check_quorum, entries, of_brokers
 from kafkalite.config.listeners import (
-    LISTENER_PREFIX,
     PLAINTEXT,
     check_advertised,
     check_listener_names,
     check_ports,
     listener_between_brokers,
+    listener_prefix,
     parse_listeners,
     parse_overrides,
     parse_protocol_map,
@@ -367,6 +368,12 @@ class BrokerConfig:
         for endpoint in listeners:
             if endpoint.security_protocol != PLAINTEXT:
                 self.listener_security(endpoint.listener)
+
+    def has_default_security(self, listener: str) -> bool:
+        """Whether a listener has neither TLS nor SASL nor limits of its own; without the import of its settings."""
+        (endpoint,) = (each for each in self.listeners if each.listener == listener)
+        limit = f"{listener_prefix(listener)}max.connections"
+        return endpoint.security_protocol == PLAINTEXT and self.values.get(limit) is None
 
     def listener_security(self, listener: str) -> "ListenerSecurity":
         """Return how a listener is secured: protocol, SASL mechanisms, TLS settings, limits.

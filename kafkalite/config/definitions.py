@@ -69,10 +69,11 @@ def check_known(names: Iterable[str]) -> None:
     go unnoticed. Files may have settings of other versions.
     """
     for name in names:
-        if name not in BROKER_KEYS and not name.startswith(REFUSED_PREFIXES):
+        if name not in BROKER_KEYS and not name.startswith((*REFUSED_PREFIXES, LISTENER_PREFIX)):
             raise ConfigError(name, f"{name} is no setting of a broker{did_you_mean(name, BROKER_KEYS)}")
 
 
+LISTENER_PREFIX = "listener.name."
 _LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _PER_LISTENER = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class", *LISTENER_LEVEL)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.definitions import BROKER_KEYS
+from kafkalite.config.definitions import BROKER_KEYS, LISTENER_PREFIX
 from kafkalite.config.keys import ConfigError
 from kafkalite.config.table_security import REFUSED_PREFIXES
 
@@ -86,7 +86,7 @@ def none_known(names: list[str]) -> str:
 
 def is_known(name: str) -> bool:
     """Return whether a key is known here, refused keys included."""
-    return name in BROKER_KEYS or name.startswith(REFUSED_PREFIXES)
+    return name in BROKER_KEYS or name.startswith((*REFUSED_PREFIXES, LISTENER_PREFIX))
 
 
 def shorten_key(name: str) -> str:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from kafkalite.config.definitions import LISTENER_PREFIX
 from kafkalite.config.keys import INT_MAX, ConfigError
 from kafkalite.model import Endpoint
 
 LISTENER = re.compile(r"([^:/\s]+)://(?:\[([0-9a-fA-F:.%\w]*)\]|([^:/\[\]\s]*)):([0-9]{1,5})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT = "PLAINTEXT"
-SUPPORTED = (PLAINTEXT,)
-LISTENER_PREFIX = "listener.name."
+SUPPORTED = (PLAINTEXT, "SSL")
 PORT_MAX = 65535
 EVERYWHERE = ("", "0.0.0.0", "::")
 

@@ -15,6 +15,7 @@ from kafkalite.model import Endpoint
 
 JAAS = "sasl.jaas.config"
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
+PKCS12_SUFFIXES = (".p12", ".pfx")
 STORE_TYPES = (PEM, PKCS12, JKS)
 TLS_PROTOCOLS, SASL_PROTOCOLS = ("SSL", "SASL_SSL"), ("SASL_PLAINTEXT", "SASL_SSL")
 ClientAuth = Literal["none", "requested", "required"]
@@ -129,7 +130,7 @@ def listener_security(values: Mapping[str, Value], endpoint: Endpoint) -> Listen
     found = _ListenerValues(values, listener_prefix(endpoint.listener))
     protocol, limit = endpoint.security_protocol, values.get(f"{found.prefix}max.connections")
     connections_max = limit if isinstance(limit, int) else None
-    tls = _tls(found) if protocol in TLS_PROTOCOLS else None
+    tls = _tls(found, with_sasl=protocol in SASL_PROTOCOLS) if protocol in TLS_PROTOCOLS else None
     if protocol not in SASL_PROTOCOLS:
         return ListenerSecurity(endpoint.listener, protocol, connections_max=connections_max, tls=tls)
     mechanisms = tuple(each.upper() for each in found.texts("sasl.enabled.mechanisms"))
@@ -184,8 +185,10 @@ class _ListenerValues:
         return value if isinstance(value, tuple) else ()
 
 
-def _tls(found: _ListenerValues) -> TlsSettings:
+def _tls(found: _ListenerValues, *, with_sasl: bool) -> TlsSettings:
     algorithm, client_auth = found.text("ssl.endpoint.identification.algorithm"), found.text("ssl.client.auth")
+    if with_sasl and found.name("ssl.client.auth") == "ssl.client.auth":
+        client_auth = None  # as in Kafka, SASL_SSL has only that of the listener (ChannelBuilders.java)
     auth: dict[str | None, ClientAuth] = {"requested": "requested", "required": "required"}
     return TlsSettings(
         found.prefix,
@@ -232,6 +235,8 @@ def _trust_store(found: _ListenerValues) -> TrustStore | None:
 def _store_type(found: _ListenerValues, store: str, *, inline: bool) -> str:
     key, location = f"ssl.{store}.type", found.text(f"ssl.{store}.location")
     store_type = (found.text(key) or JKS).upper()
+    if store_type == JKS and location is not None and location.endswith(PKCS12_SUFFIXES):
+        return PKCS12  # Java's JKS reads both formats
     if store_type not in STORE_TYPES:
         name = found.name(key)
         raise ConfigError(name, f"Invalid value {store_type} for configuration {name}: allowed is PEM, PKCS12")

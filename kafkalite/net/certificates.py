@@ -6,6 +6,7 @@ Only the fields in front of the validity are skipped; OpenSSL verifies everythin
 import binascii
 import re
 from base64 import b64decode
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -37,22 +38,41 @@ def validities(pem: bytes) -> list[Validity]:
         raise ValueError("a certificate in the file is malformed") from error
 
 
-def _validity(der: bytes) -> Validity:
-    _, certificate, _ = _element(der)
-    _, fields, _ = _element(certificate)
-    kind, _, rest = _element(fields)
+def subject_of(der: bytes) -> bytes:
+    """Return the content of the subject of a certificate in DER format. Raises ValueError, IndexError: malformed."""
+    _, rest = _fields_from_validity(der)
+    return der_element(rest)[1]
+
+
+def _fields_from_validity(der: bytes) -> tuple[tuple[int, bytes], bytes]:
+    """Return the tag and the content of the validity, and the fields behind it."""
+    _, certificate, _ = der_element(der)
+    _, fields, _ = der_element(certificate)
+    kind, _, rest = der_element(fields)
     skipped = 4 if kind == VERSION else 3  # version, serial number, signature algorithm, issuer
     for _ in range(skipped - 1):
-        _, _, rest = _element(rest)
-    kind, validity, _ = _element(rest)
+        _, _, rest = der_element(rest)
+    kind, validity, rest = der_element(rest)
+    return (kind, validity), rest
+
+
+def _validity(der: bytes) -> Validity:
+    (kind, validity), _ = _fields_from_validity(der)
     if kind != SEQUENCE:
         raise ValueError("no validity")
-    begin_kind, begin, rest = _element(validity)
-    end_kind, end, _ = _element(rest)
+    begin_kind, begin, rest = der_element(validity)
+    end_kind, end, _ = der_element(rest)
     return Validity(_time(begin_kind, begin), _time(end_kind, end))
 
 
-def _element(data: bytes) -> tuple[int, bytes, bytes]:
+def der_elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield tag and content of each element. Raises ValueError, IndexError: malformed."""
+    while data:
+        tag, content, data = der_element(data)
+        yield tag, content
+
+
+def der_element(data: bytes) -> tuple[int, bytes, bytes]:
     """Split a DER element off: its tag, its content, and the bytes behind it."""
     length, begin = data[1], 2
     if length >= 0x80:

@@ -1,7 +1,8 @@
 """Binds listening addresses, accepts connections within limits, closes idle ones, and drains all at the end.
 
-1. At `max.connections` accepting pauses until a connection is closed. A connection of a host above its limit is closed
-   at once, and so is one that uses one of the last descriptors, which are reserved for logs (`refuse_from`).
+1. At `max.connections`, of the listener or of the broker, accepting pauses until a connection is closed. A connection
+   of a host above its limit is closed at once, and so is one that uses one of the last descriptors, which are reserved
+   for logs (`refuse_from`).
 2. Without free descriptors a spare one is closed to accept the pending connection and close it, then accepting pauses
    for REST_S: the kernel reports a pending connection until it is accepted, and the loop would spin.
 """
@@ -15,13 +16,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalite._speedups.net.epoll import Reactor
 from kafkalite._speedups.net.framing import Limits, Service
 
 if TYPE_CHECKING:
-    from kafkalite.net.transport import TransportHub
+    from kafkalite.net.transport import TlsSide, TransportHub
 
 LOGGER = logging.getLogger("kafkalite.net")
 BACKLOG = 1024
@@ -60,6 +61,58 @@ class SocketOptions(NamedTuple):
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
 
 
+class Counted(Protocol):
+    """A driver; `_speedups.net.epoll.Reactor`."""
+
+    @property
+    def connections_count(self) -> int: ...
+    def connections_of(self, host: str) -> int: ...
+
+
+class ConnectionCounts:
+    """The connections of the listeners that share this object.
+
+    Arguments:
+        connections_max, per_ip_max: `max.connections` and `max.connections.per.ip` of the broker.
+    """
+
+    def __init__(self, connections_max: int, per_ip_max: int) -> None:
+        self.connections_max = connections_max
+        self.per_ip_max = per_ip_max
+        self._drivers: list[Counted] = []
+        self._freed: list[Callable[[], object]] = []
+
+    def add(self, driver: Counted, freed: Callable[[], object]) -> None:
+        """Count the connections of a driver too; `freed` is called when a connection of any driver has ended."""
+        self._drivers.append(driver)
+        self._freed.append(freed)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are `connections_max` connections."""
+        return sum(each.connections_count for each in self._drivers) >= self.connections_max
+
+    def of_host(self, host: str) -> int:
+        """Return the number of connections of a host."""
+        return sum(each.connections_of(host) for each in self._drivers)
+
+    def connection_ended(self) -> None:
+        """Let the listeners accept again that were full."""
+        for freed in self._freed:
+            freed()
+
+
+def create_driver(
+    loop: asyncio.AbstractEventLoop, service: Service, limits: Limits, tls: TlsSide | None
+) -> Reactor | TransportHub:
+    """Return the driver of a listener: epoll for plaintext, asyncio transports for TLS."""
+    if tls is None:
+        return Reactor(loop, service, limits)
+    from kafkalite.net.transport import TransportHub  # for brokers with TLS
+
+    return TransportHub(loop, service, limits, tls=tls)
+
+
 class Listener:
     """Serves any number of addresses of one event loop through one reactor."""
 
@@ -70,6 +123,8 @@ class Listener:
         limits: Limits | None = None,
         *,
         reactor: Reactor | TransportHub | None = None,
+        tls: TlsSide | None = None,
+        counts: ConnectionCounts | None = None,
         sockets: SocketOptions | None = None,
         refuse_from: int | None = None,
     ) -> None:
@@ -77,19 +132,22 @@ class Listener:
         loop: the event loop.
         service: see docs/architecture.md.
         limits: None = Kafka's defaults.
-        reactor: the driver: None = a Reactor; a TransportHub for TLS.
+        reactor: the driver: None = a Reactor, or a TransportHub for TLS.
+        tls: contexts and principals of connections with TLS; None = plaintext.
+        counts: the connections of all listeners of the broker; None = this is the only one.
         sockets: None = the buffer sizes of the system.
         refuse_from: connections with this descriptor or a higher one are closed at once; None = no limit.
         """
         self.limits = limits or Limits()
         self._refuse_from = sys.maxsize if refuse_from is None else refuse_from
         self._sockets = sockets or SocketOptions()
-        self.reactor = reactor if reactor is not None else Reactor(loop, service, self.limits)
+        self.reactor = reactor if reactor is not None else create_driver(loop, service, self.limits, tls)
         self.reactor.on_closed = self._closed
+        self._counts = counts or ConnectionCounts(self.limits.connections_max, self.limits.connections_per_ip_max)
+        self._counts.add(self.reactor, self._update_full)
         self._loop = loop
         self._listening: list[ListenerSocket] = []
         self._connections_max = self.limits.connections_max
-        self._connections_per_ip_max = self.limits.connections_per_ip_max
         self._paused = self._full = self._exhausted = self._reported = False
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._rest: asyncio.TimerHandle | None = None
@@ -155,11 +213,17 @@ class Listener:
         """Close all connections at once; open responses are lost."""
         self.reactor.abort(reason)
 
-    def limit(self, connections_max: int, connections_per_ip_max: int) -> None:
-        """Set limits for new connections; existing ones stay open."""
-        self._connections_max = connections_max
-        self._connections_per_ip_max = connections_per_ip_max
-        self._full = self.reactor.connections_count >= connections_max
+    def limit(self, connections_max: int, connections_per_ip_max: int, own_max: int | None = None) -> None:
+        """Set limits for new connections; existing ones stay open.
+
+        Arguments:
+            connections_max, connections_per_ip_max: of the broker.
+            own_max: of this listener; None = only those of the broker.
+        """
+        self._connections_max = connections_max if own_max is None else own_max
+        self._counts.connections_max = connections_max
+        self._counts.per_ip_max = connections_per_ip_max
+        self._full = self._is_full
         self._mute()
 
     def free_unused(self) -> None:
@@ -194,6 +258,10 @@ class Listener:
             await self._drained.wait()
 
     @property
+    def _is_full(self) -> bool:
+        return self.reactor.connections_count >= self._connections_max or self._counts.is_full
+
+    @property
     def _resting(self) -> bool:
         return self._paused or self._full or self._exhausted
 
@@ -203,7 +271,7 @@ class Listener:
 
     def _accept(self, listener_socket: ListenerSocket) -> None:
         for _ in range(ACCEPTS_MAX):
-            if self.reactor.connections_count >= self._connections_max:
+            if self._is_full:
                 self._full = True
                 self._mute()
                 return
@@ -230,8 +298,8 @@ class Listener:
             )
             self._refuse(accepted, (host, peer[1]), "descriptors", reason)
             return
-        limit = self.limits.connections_per_ip_overrides.get(host, self._connections_per_ip_max)
-        if self.reactor.connections_of(host) >= limit:
+        limit = self.limits.connections_per_ip_overrides.get(host, self._counts.per_ip_max)
+        if self._counts.of_host(host) >= limit:
             self._refuse(accepted, (host, peer[1]), "per ip", f"it has {limit} connections (max.connections.per.ip)")
             return
         accepted.setblocking(False)
@@ -281,11 +349,14 @@ class Listener:
             if not self.reactor.connections_count:
                 self._drained.set()
             return
-        if self._full and self.reactor.connections_count < self._connections_max:
-            self._full = False
-            self._mute()
+        self._counts.connection_ended()
         if self._exhausted:
             self._rested()
+
+    def _update_full(self) -> None:
+        if self._full and not self._is_full and self._drained is None:
+            self._full = False
+            self._mute()
 
     def _schedule_sweep(self) -> None:
         self._sweep = self._loop.call_later(self._sweep_s, self._close_idle)

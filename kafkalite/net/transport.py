@@ -4,10 +4,11 @@
    it (uvloop and selector loops do), because all connections receive into the same memory.
 2. Bytes passed to a transport count as sent. Above its high-water mark it receives no more of them, and the bounds of
    the framing stall the connection.
-3. Files are read in parts, as TLS has no sendfile.
+3. Files are read in parts, as TLS has no sendfile. Bytes that are not in the page cache are read by a job first.
 4. Bytes that arrive while nothing may be received are kept in `inbox`, count as request memory, and pause reading: at
    most one receive of OVERFLOW_BYTES. The encrypted bytes that the event loop holds for a paused TLS connection are not
    counted: 256 KiB and one read, its own bound.
+5. `handshakes` has the rules of TLS handshakes. The certificate of a client sets the principal of a new connection.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kafkalite._speedups.net.framing import Connection, Hub, Limits, Service
+from kafkalite.net.handshakes import Handshakes
 from kafkalite.net.peer_close import PeerCloseDetector, PeerCloseWatch
 
 if TYPE_CHECKING:
@@ -31,8 +33,19 @@ LOGGER = logging.getLogger("kafkalite.net")
 REGION_BYTES_MAX = 256 * 1024  # of a file per read
 WRITE_HIGH = 256 * 1024
 OVERFLOW_BYTES = 64 * 1024
+PART_BYTES_MIN = 16 * 1024  # the size of a TLS record
 DISCARDS_MAX = 16
 LINGER_S = 30.0  # limit for sending written bytes of a closed connection
+
+
+class TlsSide(Protocol):
+    """The source of TLS contexts and principals; `net.server_tls.ServerTls`."""
+
+    def get(self) -> ssl_module.SSLContext:
+        """Return the context for the next connection."""
+
+    def principal(self, ssl_object: ssl_module.SSLObject) -> object:
+        """Return the principal of a client. Raises ValueError: it has none."""
 
 
 class TransportConnection(Connection):
@@ -50,6 +63,7 @@ class TransportConnection(Connection):
         self.writable = True
         self.reading = True
         self.finished = False  # the end of the stream is behind `inbox`
+        self.warming = self.warmed = False  # a job reads the next bytes of a file; it has read them
         self.active_at = hub.loop.time()
 
     def transmit(self) -> None:
@@ -61,23 +75,45 @@ class TransportConnection(Connection):
                 if not isinstance(run, bytes):
                     break
                 parts.append(run)
-            if not parts:
-                self._write_region(runs[0])
-                continue
-            self.transport.write(b"".join(parts))
-            self.advance(sum(map(len, parts)))
+            if parts:
+                self.transport.writelines(joined_parts(parts))
+                self.advance(sum(map(len, parts)))
+            elif not self._write_region(runs[0]):
+                return
 
-    def _write_region(self, region: Any) -> None:
+    def _write_region(self, region: Any) -> bool:
+        """Send a region as far as the transport accepts it; False: a job reads its next bytes."""
         offset = region.offset
         end = offset + region.length
         while offset < end and self.writable and not self.closed:
-            data = region.file.pread(min(REGION_BYTES_MAX, end - offset), offset)
+            size = min(REGION_BYTES_MAX, end - offset)
+            if not self.warmed and region.file.resident(offset, size) == 0:
+                self._read_ahead(region.file, offset, size)
+                return False
+            self.warmed = False
+            data = region.file.pread(size, offset)
             if not data:
                 self.close("a file is shorter than the response")
-                return
+                return True
             self.transport.write(data)
             offset += len(data)
             self.advance(len(data))
+        return True
+
+    def _read_ahead(self, file: Any, offset: int, size: int) -> None:
+        """Read bytes that are not in the page cache by a job, then send them."""
+        if self.warming:
+            return
+        self.warming = True
+        job = self.loop.run_in_executor(None, file.read_ahead, offset, size)
+        job.add_done_callback(self._read)
+
+    def _read(self, job: asyncio.Future[None]) -> None:
+        self.warming, self.warmed = False, True
+        if not job.cancelled() and (error := job.exception()) is not None:
+            LOGGER.debug("cannot read ahead: %s", error)  # the read reports it
+        if not self.closed:
+            self.touch()
 
     def store(self, data: memoryview) -> None:
         """Keep bytes that arrived while nothing may be received, and pause reading unless it is allowed again."""
@@ -120,8 +156,11 @@ class TransportConnection(Connection):
         if self.transport.get_extra_info("ssl_object") is None and not self.transport.is_closing():
             self._discard_unread()
         self.transport.close()
-        linger = self.loop.call_later(LINGER_S, self.transport.abort)
-        cast(TransportHub, self.hub).forget(self, linger)
+        cast(TransportHub, self.hub).forget(self, self.loop.call_later(LINGER_S, self._end_linger))
+
+    def _end_linger(self) -> None:
+        self.transport.abort()
+        cast(TransportHub, self.hub).lingering.discard(self)
 
     def _discard_unread(self) -> None:
         # Closing with unread bytes resets the connection and may destroy responses in flight.
@@ -148,7 +187,7 @@ class TransportProtocol(asyncio.BufferedProtocol):
         writing = cast(asyncio.Transport, transport)
         writing.set_write_buffer_limits(high=WRITE_HIGH)
         self.connection = TransportConnection(self._hub, writing, *self._names)
-        self._hub.adopted(self)
+        self._hub.adopted(self, writing.get_extra_info("ssl_object"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         assert self.connection is not None
@@ -198,7 +237,25 @@ class TransportProtocol(asyncio.BufferedProtocol):
         assert self.connection is not None
         if self.linger is not None:
             self.linger.cancel()
+        self._hub.lingering.discard(self.connection)
         self.connection.close(str(error) if error is not None else "reset by the peer")
+
+
+def joined_parts(parts: list[bytes]) -> list[bytes]:
+    """Join neighbours below `PART_BYTES_MIN`, as each part becomes TLS records of its own; do not copy large ones."""
+    found: list[bytes] = []
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < PART_BYTES_MIN:
+            small.append(part)
+            continue
+        if small:
+            found.append(b"".join(small))
+            small = []
+        found.append(part)
+    if small:
+        found.append(b"".join(small))
+    return found
 
 
 class TransportHub(Hub):
@@ -210,15 +267,19 @@ class TransportHub(Hub):
         service: Service,
         limits: Limits | None = None,
         *,
-        ssl: ssl_module.SSLContext | None = None,
+        tls: TlsSide | None = None,
     ) -> None:
-        """Arguments as `Reactor`; ssl: a server context for TLS, None = plaintext."""
+        """Arguments as `Reactor`; tls: contexts and principals for TLS, None = plaintext."""
         super().__init__(service, limits)
         self.loop = loop
         self.on_closed: Callable[[], object] | None = None
-        self._ssl = ssl
+        self._tls = tls
+        self._handshakes = (
+            None if tls is None else Handshakes(loop, self._begin_handshake, self.discarded, self.report_handshake)
+        )
         self._open: dict[TransportConnection, TransportProtocol] = {}
         self._hosts: Counter[str] = Counter()
+        self.lingering: set[TransportConnection] = set()  # closed, their transports still send
         self._shaking: set[asyncio.Task[None]] = set()
         self._hangups = PeerCloseDetector(loop)
         self.several_iterations = True
@@ -226,7 +287,8 @@ class TransportHub(Hub):
 
     @property
     def connections_count(self) -> int:
-        return len(self._open) + len(self._shaking)
+        waiting = 0 if self._handshakes is None else self._handshakes.waiting
+        return len(self._open) + len(self._shaking) + waiting
 
     def wake(self) -> None:
         self.loop.call_soon(self.run)
@@ -238,22 +300,63 @@ class TransportHub(Hub):
             os.close(fd)
             raise
         protocol = TransportProtocol(self, listener, peer, local)
-        shake = self._shake(connected, protocol, peer)
+        self._hosts[peer[0]] += 1
+        try:
+            if self._handshakes is None:
+                self._start(connected, protocol, peer, None)
+            else:
+                self._handshakes.add(connected, protocol, peer)
+        except BaseException:
+            self._left(peer[0])
+            connected.close()
+            raise
+
+    def _begin_handshake(
+        self, connected: socket.socket, protocol: TransportProtocol, peer: tuple[str, int], limit_s: float
+    ) -> asyncio.Task[None]:
+        assert self._tls is not None
+        return self._start(connected, protocol, peer, self._tls.get(), limit_s)
+
+    def _start(
+        self,
+        connected: socket.socket,
+        protocol: TransportProtocol,
+        peer: tuple[str, int],
+        context: ssl_module.SSLContext | None,
+        limit_s: float | None = None,
+    ) -> asyncio.Task[None]:
+        shake = self._shake(connected, protocol, peer, context, limit_s)
         try:
             task = self.loop.create_task(shake)
         except BaseException:
             shake.close()
-            connected.close()
             raise
-        self._hosts[peer[0]] += 1
         self._shaking.add(task)
         task.add_done_callback(functools.partial(self._shaken, connected, protocol, peer[0]))
+        return task
 
-    async def _shake(self, connected: socket.socket, protocol: TransportProtocol, peer: tuple[str, int]) -> None:
+    async def _shake(
+        self,
+        connected: socket.socket,
+        protocol: TransportProtocol,
+        peer: tuple[str, int],
+        context: ssl_module.SSLContext | None,
+        limit_s: float | None,
+    ) -> None:
         try:
-            await self.loop.connect_accepted_socket(lambda: protocol, connected, ssl=self._ssl)
+            await self.loop.connect_accepted_socket(
+                lambda: protocol, connected, ssl=context, ssl_handshake_timeout=limit_s
+            )
         except OSError as error:  # ssl.SSLError and every failure of the socket are OSErrors
-            LOGGER.info("%s:%d: connection failed before the first request: %s", *peer, error)
+            text = f"connection failed before the first request: {error}"
+            LOGGER.info("%s:%d: %s", *peer, text) if context is None else self.report_handshake(peer, text)
+
+    def report_handshake(self, peer: tuple[str, int], text: str) -> None:
+        """Log why a handshake has failed: one line per minute and address, others at level DEBUG."""
+        if self.may_log(("handshake", peer[0])):
+            LOGGER.warning("%s:%d: %s", *peer, text)
+        else:
+            LOGGER.debug("%s:%d: %s", *peer, text)
 
     def _shaken(
         self, connected: socket.socket, protocol: TransportProtocol, host: str, task: asyncio.Task[None]
@@ -268,17 +371,38 @@ class TransportHub(Hub):
         if self.on_closed is not None:
             self.on_closed()
 
-    def adopted(self, protocol: TransportProtocol) -> None:
+    def discarded(self, connected: socket.socket, host: str) -> None:
+        """A connection is closed before its handshake."""
+        connected.close()
+        self._left(host)
+        if self.on_closed is not None:
+            self.on_closed()
+
+    def adopted(self, protocol: TransportProtocol, ssl_object: ssl_module.SSLObject | None) -> None:
         """A protocol has its transport; with TLS, after the handshake."""
         assert protocol.connection is not None
         connection = protocol.connection
         self._open[connection] = protocol
         connection.watch = self._hangups.watch(connection.socket, connection.peer_left)
+        if self._tls is not None and ssl_object is not None and not self._identify(connection, ssl_object):
+            return
         self.accept_connection(connection)
+
+    def _identify(self, connection: TransportConnection, ssl_object: ssl_module.SSLObject) -> bool:
+        """Set the principal of a client with a certificate; False: there is none, and the connection closes."""
+        assert self._tls is not None
+        try:
+            connection.principal = self._tls.principal(ssl_object)
+        except ValueError as error:
+            self.report_handshake((connection.peer_host, connection.peer_port), str(error))
+            connection.close("the certificate of the client has no principal")
+            return False
+        return True
 
     def forget(self, connection: TransportConnection, linger: asyncio.TimerHandle) -> None:
         """A connection is closed; its transport may send until `linger` aborts it."""
         self._open.pop(connection).linger = linger
+        self.lingering.add(connection)
         if connection.watch is not None:
             self._hangups.forget(connection.watch)
             connection.watch = None  # its callback is a reference cycle
@@ -310,6 +434,8 @@ class TransportHub(Hub):
     def unwatch(self, fd: int) -> None:
         self.loop.remove_reader(fd)
         del self._listening[fd]
+        if not self._listening and self._handshakes is not None:
+            self._handshakes.abort()
 
     def connections_of(self, host: str) -> int:
         return self._hosts.get(host, 0)
@@ -325,11 +451,15 @@ class TransportHub(Hub):
                 connection.close(reason)
 
     def abort(self, reason: str) -> None:
+        if self._handshakes is not None:
+            self._handshakes.abort()
         for task in self._shaking:
             task.cancel()
         for connection in self.connections():
             connection.close(reason)
 
     def dispose(self) -> None:
-        """Release the resources that the event loop does not release."""
+        """Release the resources that the event loop does not release; written bytes that no peer has read are lost."""
+        for connection in list(self.lingering):
+            connection.transport.abort()
         self._hangups.close()

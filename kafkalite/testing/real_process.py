@@ -14,7 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
 from kafkalite.clock import LoopClock, Outcome, Raised, Then, ThreadOffload
-from kafkalite.net.listener import Listener, SocketOptions
+from kafkalite.net.listener import ConnectionCounts, Listener, SocketOptions
+from kafkalite.net.transport import TlsSide
 from kafkalite.server.process.ports import Ports
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.log.flush_job import JobSyncer
@@ -176,8 +177,13 @@ class RealProcess:
         service: Service,
         limits: Limits | None = None,
         *,
+        tls: TlsSide | None = None,
+        counts: ConnectionCounts | None = None,
         sockets: SocketOptions | None = None,
         refuse_from: int | None = None,
     ) -> ProcessListener:
-        self._listeners.append(ProcessListener(loop, service, limits, sockets=sockets, refuse_from=refuse_from))
-        return self._listeners[-1]
+        listener = ProcessListener(
+            loop, service, limits, tls=tls, counts=counts, sockets=sockets, refuse_from=refuse_from
+        )
+        self._listeners.append(listener)
+        return listener

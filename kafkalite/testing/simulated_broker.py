@@ -28,8 +28,9 @@ from kafkalite._speedups.net.framing import Limits, Service
 from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Raised, Then
 from kafkalite.config.keys import SettingValue
-from kafkalite.net.listener import SocketOptions
+from kafkalite.net.listener import ConnectionCounts, SocketOptions
 from kafkalite.net.memory_transport import MemoryConnection, MemoryHub, frozen_clock
+from kafkalite.net.transport import TlsSide
 from kafkalite.server.broker import EMBEDDED, Broker
 from kafkalite.server.process.ports import Ports
 from kafkalite.server.requests.api import ROWS
@@ -298,7 +299,7 @@ class MemoryListener(MemoryHub):
         """A simulated broker has no sockets."""
         raise NotImplementedError("a simulated broker has no sockets")
 
-    def limit(self, connections_max: int, connections_per_ip_max: int) -> None:
+    def limit(self, connections_max: int, connections_per_ip_max: int, own_max: int | None = None) -> None:
         """The number of connections is the test's choice."""
 
     def free_unused(self) -> None:
@@ -448,6 +449,8 @@ class Process:
         service: Service,
         limits: Limits | None = None,
         *,
+        tls: TlsSide | None = None,
+        counts: ConnectionCounts | None = None,
         sockets: SocketOptions | None = None,
         refuse_from: int | None = None,
     ) -> MemoryListener:

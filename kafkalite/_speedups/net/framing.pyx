@@ -291,15 +291,16 @@ cdef class Frames(RespondingConnection):
         return 0
 
     cdef int refuse(self, const uint8_t *p, Py_ssize_t size) except -1:
-        hint = ""
+        hint = where = ""
         if p[0] == 0x16 and p[1] == 0x03:
-            hint = ": this is a TLS handshake on a plaintext port"
+            hint = ": this is a TLS handshake on a plaintext port, connect without TLS or to a port with TLS"
+            where = (<Connection> self).peer_host
         elif p[0] >= 0x41 and p[0] <= 0x5a and p[1] >= 0x41 and p[1] <= 0x5a:
             hint = ": this looks like HTTP or text"
         reason = f"a frame of {size} bytes is outside {FRAME_BYTES_MIN} to {self.hub.limits.request_bytes_max}{hint}"
         cdef Connection connection = <Connection> self
         self.hub.log_limited(
-            f"frame{hint}", f"{connection.peer_host}:{connection.peer_port}: {reason}; connection closed"
+            f"frame{hint}{where}", f"{connection.peer_host}:{connection.peer_port}: {reason}; connection closed"
         )
         self.shut(reason)
         return 0

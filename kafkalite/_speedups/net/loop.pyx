@@ -37,6 +37,7 @@ cdef enum:
     SHELF_MIN = 8              # the smallest chunk has 256 bytes
     REPEATS_MAX = 16            # sends of an iteration after which parsing continues
     LOOKS = 8                  # connections that send between two readings of the clock
+    SITES_MAX = 10_000         # of rate-limited log lines
     SHARE_MIN_NS = 100_000     # a connection parses for as long per visit, with any number of connections
 
 
@@ -450,5 +451,7 @@ cdef class Hub:
         now = time.monotonic()
         if now - self.faults.get(key, -FAULT_INTERVAL_S) < FAULT_INTERVAL_S:
             return False
+        if len(self.faults) >= SITES_MAX:
+            self.faults.clear()  # sites with addresses: some are logged again
         self.faults[key] = now
         return True

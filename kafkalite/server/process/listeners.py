@@ -2,6 +2,8 @@
 
 Without `advertised.listeners` that is the local address of the client's own connection: a name or 0.0.0.0 from the
 configuration may mean nothing, or something else, on the client's machine.
+
+All listeners without security share one driver. Each other one has its own driver, limits and TLS contexts.
 """
 
 import asyncio
@@ -10,19 +12,28 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kafkalite._speedups.net.framing import Connection, Limits, Service
+from kafkalite.clock import Clock, Offload
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
 from kafkalite.model import Endpoint, Node
-from kafkalite.net.listener import SocketOptions
+from kafkalite.net.listener import ConnectionCounts, SocketOptions
 from kafkalite.server.process.descriptors import descriptors_of_process
-from kafkalite.server.process.ports import ListenerFactory
+from kafkalite.server.process.ports import BrokerListener, ListenerFactory
+
+if TYPE_CHECKING:
+    from kafkalite.config.security import ListenerSecurity, TlsSettings
+    from kafkalite.net.client.connection import Dial
+    from kafkalite.net.server_tls import ServerTls
+    from kafkalite.server.process.tls_reload import TlsReload
 
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_ONLY = "localhost"
 ALL_ADDRESSES = ("", "0.0.0.0", "::")
 GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
+NO_SECURITY = ""  # the driver of all listeners without security
 REQUESTS_SHARE = 8  # of the memory is for requests in progress
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -34,7 +45,12 @@ class Listeners:
         loop: of the broker.
         service: serves the connections.
         config: names, addresses and limits.
-        listen: creates the listener (`Ports`).
+        listen: creates the listeners (`Ports`).
+
+    Attributes:
+        tls: the TLS side by listener name.
+
+    Raises ConfigError: keys, certificates or rules of a listener cannot be used.
     """
 
     def __init__(
@@ -42,11 +58,38 @@ class Listeners:
     ) -> None:
         self._config = config
         self.descriptors = descriptors_of_process()
-        self._listener = listen(
-            loop, service, limits_of(config), sockets=sockets_of(config), refuse_from=self.descriptors.refuse_from
-        )
+        self._counts = ConnectionCounts(config.max_connections, config.max_connections_per_ip)
+        self.tls: dict[str, ServerTls] = {}
+        self._reload: TlsReload | None = None
+        self._drivers: dict[str, BrokerListener] = {}
+        names = dict.fromkeys(driver_name(config, each.listener) for each in config.listeners)
+        for name in names:
+            side = self._tls_side(name)
+            self._drivers[name] = listen(
+                loop,
+                service,
+                limits_of(config, name, len(names)),
+                tls=side,
+                counts=self._counts,
+                sockets=sockets_of(config),
+                refuse_from=self.descriptors.refuse_from,
+            )
         self._advertised = {endpoint.listener: endpoint for endpoint in config.advertised_listeners}
         self.addresses: list[Endpoint] = []
+
+    def _tls_side(self, name: str) -> "ServerTls | None":
+        settings = self._tls_settings(name)
+        if settings is None:
+            return None
+        from kafkalite.net.server_tls import ServerTls  # for brokers with TLS
+
+        try:
+            between_brokers = name == self._config.listener_between_brokers and self._config.coordination is not None
+            self.tls[name] = ServerTls(settings, dials=between_brokers)
+        except ValueError as error:
+            key = str(error).partition(" ")[0].rstrip(":")
+            raise ConfigError(key, f"{error} (listener {name})") from None
+        return self.tls[name]
 
     def open(self, inherited: list[tuple[str, socket.socket]]) -> None:
         """Accept connections on the sockets of a service manager, and at the configured addresses of the other
@@ -58,8 +101,8 @@ class Listeners:
                 *self.descriptors,
             )
         for (_name, listening), endpoint in zip(inherited, self._config.listeners, strict=False):
-            host, port = self._listener.inherit(listening, endpoint.listener)
-            self.addresses.append(Endpoint(endpoint.listener, host, port))
+            host, port = self._driver(endpoint.listener).inherit(listening, endpoint.listener)
+            self.addresses.append(endpoint._replace(host=host, port=port))
         for endpoint in self._config.listeners[len(inherited) :]:
             self._bind(endpoint)
 
@@ -76,34 +119,78 @@ class Listeners:
 
     def suspend(self, reason: str) -> None:
         """Close all connections, and accept none until `resume`."""
-        self._listener.pause()
-        self._listener.disconnect(reason)
+        for driver in self._drivers.values():
+            driver.pause()
+            driver.disconnect(reason)
 
     def resume(self) -> None:
         """Accept connections."""
-        self._listener.resume()
+        for driver in self._drivers.values():
+            driver.resume()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Apply changed connection limits; connections above them stay open."""
-        self._listener.limit(config.max_connections, config.max_connections_per_ip)
+        """Apply changed connection limits and TLS settings; connections above the limits stay open."""
+        self._config = config
+        for name, driver in self._drivers.items():
+            security = self._security(name)
+            own_max = None if security is None else security.connections_max
+            driver.limit(config.max_connections, config.max_connections_per_ip, own_max)
+        if self._reload is not None:
+            self._reload.check()
+
+    def watch_certificates(self, clock: Clock, offload: Offload) -> None:
+        """Replace the certificates of listeners with TLS when their files change."""
+        if self.tls:
+            from kafkalite.server.process.tls_reload import TlsReload
+
+            self._reload = TlsReload(self.tls, self._tls_settings, clock, offload)
+            self._reload.start()
+
+    def secure_dial(self, dial: "Dial") -> "Dial":
+        """Return a function that connects to other brokers with the protocol of the listener between brokers.
+
+        Arguments:
+            dial: connects (`Ports`).
+        """
+        side = self.tls.get(self._config.listener_between_brokers)
+        if side is None:
+            return dial
+        from kafkalite.net.peer_dial import TlsDial  # for clusters with TLS
+
+        return TlsDial(dial, side.peer_context)
 
     def free_unused(self) -> None:
         """Free the receive buffers that no connection needed since the call before."""
-        self._listener.free_unused()
+        for driver in self._drivers.values():
+            driver.free_unused()
 
     async def close(self, grace_s: float) -> None:
         """Stop accepting; open responses have `grace_s` seconds to leave."""
-        await self._listener.close(grace_s)
+        await asyncio.gather(*(driver.close(grace_s) for driver in self._drivers.values()))
+
+    def _security(self, name: str) -> "ListenerSecurity | None":
+        """The security of a driver's listener; None: it has none, or the next start has no such listener."""
+        if not any(each.listener == name for each in self._config.listeners):
+            return None
+        return self._config.listener_security(name)
+
+    def _tls_settings(self, name: str) -> "TlsSettings | None":
+        security = self._security(name)
+        return None if security is None else security.tls
+
+    def _driver(self, listener: str) -> BrokerListener:
+        return self._drivers.get(listener) or self._drivers[NO_SECURITY]
 
     def _bind(self, endpoint: Endpoint) -> None:
+        driver = self._driver(endpoint.listener)
         if endpoint.host != LOCAL_ONLY:
-            host, port = self._listener.bind(endpoint.host, endpoint.port, endpoint.listener)
-            self.addresses.append(Endpoint(endpoint.listener, host, port))
+            host, port = driver.bind(endpoint.host, endpoint.port, endpoint.listener)
+            self.addresses.append(endpoint._replace(host=host, port=port))
             return
-        _host, port = self._listener.bind("127.0.0.1", endpoint.port, endpoint.listener)
-        self.addresses.append(Endpoint(endpoint.listener, LOCAL_ONLY, port))
+        _host, port = driver.bind("127.0.0.1", endpoint.port, endpoint.listener)
+        self.addresses.append(endpoint._replace(port=port))
         try:
-            self._listener.bind("::1", port, endpoint.listener)
+            driver.bind("::1", port, endpoint.listener)
         except OSError as error:
             if error.errno not in NOT_HERE and endpoint.port:
                 raise
@@ -115,16 +202,33 @@ def reachable(endpoint: Endpoint) -> Endpoint:
     return endpoint._replace(host=socket.getfqdn()) if endpoint.host in ALL_ADDRESSES else endpoint
 
 
-def limits_of(config: BrokerConfig) -> Limits:
-    """Return the limits of the connection layer."""
-    queued = config.queued_max_request_bytes
+def driver_name(config: BrokerConfig, listener: str) -> str:
+    """Return the name of the driver of a listener: its own, or NO_SECURITY for the common one."""
+    if config.has_default_security(listener):
+        return NO_SECURITY
+    return listener
+
+
+def limits_of(config: BrokerConfig, driver: str = NO_SECURITY, drivers: int = 1) -> Limits:
+    """Return the limits of a driver.
+
+    Arguments:
+        config: of the broker.
+        driver: the name of its listener.
+        drivers: their number; they share the memory for requests equally.
+    """
+    queued, own_max, uses_sasl = config.queued_max_request_bytes, None, False
+    if driver != NO_SECURITY:
+        security = config.listener_security(driver)
+        own_max, uses_sasl = security.connections_max, security.uses_sasl
     return Limits(
+        authenticate=uses_sasl,
         request_bytes_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
+        connections_max=config.max_connections if own_max is None else own_max,
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=resolve_hosts(config.max_connections_per_ip_overrides),
         idle_ms_max=config.connections_max_idle_ms,
-        all_requests_bytes_max=queued if queued > 0 else memory_bytes() // REQUESTS_SHARE,
+        all_requests_bytes_max=(queued if queued > 0 else memory_bytes() // REQUESTS_SHARE) // drivers,
     )
 
 

@@ -29,7 +29,7 @@ from kafkalite.clock import (
 )
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Tree
-from kafkalite.net.listener import Listener, SocketOptions
+from kafkalite.net.listener import ConnectionCounts, Listener, SocketOptions
 from kafkalite.server.process.descriptors import descriptors_of_process
 from kafkalite.storage.flush.fsync_threads import syncer_for
 from kafkalite.storage.log.flush_job import ClosableSyncer
@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # a broker that is alone connects to nothing
     from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession
     from kafkalite.coordination.zookeeper.opening import SessionOpening
     from kafkalite.net.client.connection import Dial
+    from kafkalite.net.transport import TlsSide
 
 
 class OffloadFactory(Protocol):
@@ -61,7 +62,7 @@ class BrokerListener(Protocol):
 
     def bind(self, host: str, port: int, name: str = ...) -> tuple[str, int]: ...
     def inherit(self, listening: socket.socket, name: str = ...) -> tuple[str, int]: ...
-    def limit(self, connections_max: int, connections_per_ip_max: int) -> None: ...
+    def limit(self, connections_max: int, connections_per_ip_max: int, own_max: int | None = None) -> None: ...
     def free_unused(self) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -70,7 +71,7 @@ class BrokerListener(Protocol):
 
 
 class ListenerFactory(Protocol):
-    """Creates the listener of a broker; `net.listener.Listener` describes the arguments."""
+    """Creates a listener of a broker; `net.listener.Listener` describes the arguments."""
 
     def __call__(
         self,
@@ -78,6 +79,8 @@ class ListenerFactory(Protocol):
         service: Service,
         limits: Limits | None = None,
         *,
+        tls: "TlsSide | None" = None,
+        counts: ConnectionCounts | None = None,
         sockets: SocketOptions | None = None,
         refuse_from: int | None = None,
     ) -> BrokerListener: ...
@@ -210,8 +213,9 @@ class Ports:
         disk: holds all files; None = the real disk, without fsync where the log directory is temporary.
         syncer: creates what flushes batches to the disk, from the disk, the log directories, the loop, an executor and
             a handler of failed callbacks.
-        listen: creates the listener.
+        listen: creates the listeners: one for all addresses without security, one for each other address.
         dial: connects to other brokers and to the coordination service.
+        peer_dial: connects to other brokers; None = `dial`, with TLS where their listener has it.
         coordination: opens the coordination service of a broker that is alone; `open_embedded` describes the arguments.
         cluster: opens sessions with that of a cluster; `connect_zookeeper` describes the arguments.
         served: creates that of the brokers of one machine; `serve_directory` describes the arguments.
@@ -226,6 +230,7 @@ class Ports:
     syncer: Callable[[Disk, Sequence[str], asyncio.AbstractEventLoop, Executor, Raised], ClosableSyncer] = syncer_for
     listen: ListenerFactory = Listener
     dial: "Dial" = dial
+    peer_dial: "Dial | None" = None
     coordination: Callable[[Disk, str | None, Clock, Offload, Callable[[Tree], object]], EmbeddedCoordination] = (
         open_embedded
     )

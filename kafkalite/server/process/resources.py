@@ -37,6 +37,7 @@ from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 
 if TYPE_CHECKING:
+    from kafkalite.net.client.connection import Dial
     from kafkalite.server.process.retention_policies import RetentionPolicies
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -256,6 +257,11 @@ class BrokerResources:
     def _partition(self, log: Log) -> Partition | None:
         partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
         return None if isinstance(partition, KafkaErrorCode) else partition
+
+    @property
+    def peer_dial(self) -> "Dial":
+        """Connects to other brokers, with TLS where their listener has it."""
+        return self.ports.peer_dial or self.ports.dial
 
     def callback_failed(self, callback: object, error: BaseException) -> None:
         """Log the exception of a callback of a timer or of a job."""

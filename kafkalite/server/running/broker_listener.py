@@ -9,7 +9,6 @@ from kafkalite.model import Endpoint
 
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_NAME = "localhost"
-PLAINTEXT = "PLAINTEXT"
 
 
 def warn_if_shared(config: BrokerConfig) -> None:
@@ -39,10 +38,10 @@ def endpoint_for_brokers(endpoints: Iterable[Endpoint], config: BrokerConfig) ->
 
     Arguments:
         endpoints: all addresses of that broker.
-        config: of this broker: inter.broker.listener.name, without it the first listener without TLS.
+        config: of this broker: inter.broker.listener.name, without it the first with security.inter.broker.protocol.
     """
-    wanted = config.inter_broker_listener_name
+    wanted, protocol = config.inter_broker_listener_name, config.security_inter_broker_protocol
     for endpoint in endpoints:
-        if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == PLAINTEXT:
+        if endpoint.listener == wanted if wanted is not None else endpoint.security_protocol == protocol:
             return endpoint
     return None

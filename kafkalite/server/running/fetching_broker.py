@@ -33,7 +33,7 @@ class FetchingBroker:
         self.clock: Clock = resources.clock
         self.slicer: Slicer = resources.slicer
         self.logs: LogManager = resources.logs
-        self.dial: Dial = resources.ports.dial
+        self.dial: Dial = resources.peer_dial
         self.report: Raised = resources.callback_failed
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch

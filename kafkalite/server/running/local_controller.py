@@ -242,7 +242,7 @@ class LocalController:
             return OwnPeer(self._requests)
         endpoint = self.endpoint_of(broker) or broker.endpoints[0]
         timeout_s = self._static.controller_socket_timeout_ms / 1000
-        return Peer(endpoint, str(self._broker_id), self._resources.ports.dial, timeout_s)
+        return Peer(endpoint, str(self._broker_id), self._resources.peer_dial, timeout_s)
 
     def endpoint_of(self, broker: Broker) -> Endpoint | None:
         """The address at which brokers reach a broker, None if it has none."""

@@ -60,7 +60,6 @@ class RegisteredBroker(ClusteredBroker):
         participant: ClusterParticipant,
         loaded: list[LoadedDirectory],
     ) -> None:
-        ports = resources.ports
         control = ControlledTopics(self, participant.controller, resources.clock)
         topics = TopicManager(self, participant.writer, control)
         epochs = ControllerEpochReader(participant.session, resources.clock)
@@ -72,7 +71,7 @@ class RegisteredBroker(ClusteredBroker):
         self.controller_requests.raise_epochs = LeaderEpochRaise(
             participant.session, participant.counters.epochs_behind
         )
-        peers = partial(BrokerPeers, self._peer_endpoints, str(self.broker_id), ports.dial, resources.clock)
+        peers = partial(BrokerPeers, self._peer_endpoints, str(self.broker_id), resources.peer_dial, resources.clock)
         self.peers: BrokerPeers | None = peers(lambda: self.config.kafkalite_group_peer_timeout_ms)
         controller = peers(lambda: self.config.controller_socket_timeout_ms)
         self._calls = CallsToController(participant.controller, self.tables, controller, resources.clock)

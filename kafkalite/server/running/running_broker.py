@@ -9,6 +9,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,8 @@ class RunningBroker(ABC):
         self.heartbeats = Heartbeats()
         service = BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions)
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
+        peer_dial = self.listening.secure_dial(resources.peer_dial)
+        resources.ports = replace(resources.ports, peer_dial=peer_dial)
         self.closing = ExitStack()
         self._stopping = False
         self._coordinators = CoordinatorTable(self._create_coordinator)
@@ -178,6 +181,7 @@ class RunningBroker(ABC):
             for topic in COORDINATORS:
                 if topic in self.tables.topics:
                     self.coordinator_of(topic).topic_changed(topic)
+            self.listening.watch_certificates(self.clock, self.offload)
             self.listening.open(list(inherited))
             if self.logs.interrupted:
                 self.replica_moves.begin_again()

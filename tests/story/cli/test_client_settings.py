@@ -25,7 +25,7 @@ async def test_commands_over_tls(tmp_path: Path) -> None:
     ports = free_port(), free_port()
     config = tmp_path / "client.properties"
     config.write_text(f"bootstrap.servers={HOST}:{ports[1]}\nsecurity.protocol=SSL\nssl.ca.location={authority.cert}\n")
-    async with tls_broker(None, authority.server_context(authority.issue("broker")), ports):
+    async with tls_broker(None, authority.issue("broker"), ports):
         client = ("--client-config", str(config))
         assert await run("topic", "create", "orders", *client) == (0, "created orders with 1 partition(s)\n", "")
         sent = await run("produce", "orders", *client, stdin=b"one\ntwo\n")

@@ -107,3 +107,10 @@ def test_passwords_are_in_no_text_and_no_answer() -> None:
     settings = describe_broker(config)
     assert SECRET not in repr(settings)
     assert {each.name for each in settings if each.sensitive} >= secrets.keys()
+
+
+def test_client_certificates_with_sasl_need_a_setting_of_the_listener() -> None:
+    """As in Kafka (ChannelBuilders.java)."""
+    for name, expected in (("ssl.client.auth", "none"), ("listener.name.out.ssl.client.auth", "required")):
+        tls = security("SASL_SSL", {**STORE, name: "required"}).tls
+        assert tls is not None and tls.client_auth == expected

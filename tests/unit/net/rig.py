@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from kafkalite._speedups.net.framing import Limits
+from kafkalite.model import ANONYMOUS
 from kafkalite.net.listener import Listener
 from kafkalite.net.transport import TransportHub
 
@@ -91,8 +92,22 @@ def make_listener(service, ssl=None, **limits):
     loop = asyncio.get_running_loop()
     bounds = Limits(**limits)
     transports = DRIVER.get() == "transport" or ssl is not None
-    hub = TransportHub(loop, service, bounds, ssl=ssl) if transports else None
+    tls = None if ssl is None else ContextWithoutPrincipals(ssl)
+    hub = TransportHub(loop, service, bounds, tls=tls) if transports else None
     return Listener(loop, service, bounds, reactor=hub)
+
+
+class ContextWithoutPrincipals:
+    """A context of a server; clients are anonymous."""
+
+    def __init__(self, context):
+        self._context = context
+
+    def get(self):
+        return self._context
+
+    def principal(self, ssl_object):
+        return ANONYMOUS
 
 
 class Rig:

@@ -1,0 +1,164 @@
+"""Starts TLS handshakes in the order of their first bytes, a bounded number at a time, each within a deadline.
+
+1. A connection has no TLS state before its first byte has arrived: a client that sends nothing costs a socket.
+2. At most `RUNNING_MAX` handshakes run. When others wait, the oldest one that has lasted `SLOW_S` is ended, so that
+   clients that never finish a handshake do not keep others out.
+3. An iteration of the loop starts at most `STARTS_MAX` handshakes, as each costs up to a millisecond.
+4. A client without TLS is closed at its first byte, and reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+LOGGER = logging.getLogger("kafkalite.net")
+RUNNING_MAX = 256
+STARTS_MAX = 8
+SLOW_S = 1.0
+DEADLINE_S = 10.0  # from the connection to the end of its handshake
+DISCARD_BYTES = 64 * 1024
+HANDSHAKE_RECORD = 0x16  # the first byte of TLS
+
+
+class Waiting(NamedTuple):
+    """A connection that waits for its first byte, or for its handshake; `protocol` is for its owner."""
+
+    socket: socket.socket
+    protocol: Any
+    peer: tuple[str, int]
+    ends_at: float
+
+
+class Handshakes:
+    """The handshakes of one listener.
+
+    Arguments:
+        loop: the event loop.
+        begin: starts a handshake: socket, protocol, address of the client, limit in seconds.
+        discarded: called with socket and host of a connection that is closed before its handshake.
+        report: logs a line about an address.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        begin: Callable[[socket.socket, Any, tuple[str, int], float], asyncio.Task[None]],
+        discarded: Callable[[socket.socket, str], None],
+        report: Callable[[tuple[str, int], str], None],
+    ) -> None:
+        self._loop = loop
+        self._begin = begin
+        self._discarded = discarded
+        self._report = report
+        self._silent: dict[int, Waiting] = {}  # by descriptor, in the order of their deadlines
+        self._ready: deque[Waiting] = deque()
+        self._running: dict[asyncio.Task[None], float] = {}  # with the time of the start, the oldest first
+        self._pumping: asyncio.Handle | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Number of connections whose handshake has not begun."""
+        return len(self._silent) + len(self._ready)
+
+    def add(self, connected: socket.socket, protocol: Any, peer: tuple[str, int]) -> None:
+        """Start the handshake of a connection once its first byte has arrived."""
+        fd = connected.fileno()
+        self._loop.add_reader(fd, self._first_byte, fd)
+        self._silent[fd] = Waiting(connected, protocol, peer, self._loop.time() + DEADLINE_S)
+        self._schedule_sweep()
+
+    def abort(self) -> None:
+        """Close the connections whose handshake has not begun; the owner ends those that run."""
+        for handle in (self._sweep, self._pumping):
+            if handle is not None:
+                handle.cancel()
+        self._sweep = self._pumping = None
+        for fd in list(self._silent):
+            self._discard(self._forget(fd))
+        while self._ready:
+            self._discard(self._ready.popleft())
+
+    def _forget(self, fd: int) -> Waiting:
+        self._loop.remove_reader(fd)
+        return self._silent.pop(fd)
+
+    def _discard(self, waiting: Waiting) -> None:
+        self._discarded(waiting.socket, waiting.peer[0])
+
+    def _first_byte(self, fd: int) -> None:
+        waiting = self._forget(fd)
+        first = b""
+        try:
+            first = waiting.socket.recv(1, socket.MSG_PEEK)
+            if first and first[0] != HANDSHAKE_RECORD:
+                waiting.socket.recv(DISCARD_BYTES)  # closing with unread bytes would reset the connection
+        except OSError as error:
+            LOGGER.debug("%s:%d: closed before the handshake: %s", *waiting.peer, error)
+        if first and first[0] == HANDSHAKE_RECORD:
+            self._ready.append(waiting)
+            self._pump_soon()
+            return
+        if first:
+            text = "a client without TLS on a port with TLS: set security.protocol=SSL or SASL_SSL at the client"
+            self._report(waiting.peer, text)
+        self._discard(waiting)
+
+    def _pump_soon(self) -> None:
+        if self._pumping is None:
+            self._pumping = self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = None
+        now = self._loop.time()
+        for _ in range(STARTS_MAX):
+            if not self._ready or len(self._running) >= RUNNING_MAX:
+                break
+            waiting = self._ready.popleft()
+            if waiting.ends_at <= now:
+                self._end_late(waiting)
+                continue
+            try:
+                task = self._begin(waiting.socket, waiting.protocol, waiting.peer, waiting.ends_at - now)
+            except BaseException:
+                self._discard(waiting)
+                raise
+            self._running[task] = now
+            task.add_done_callback(self._ended)
+        if self._ready and len(self._running) < RUNNING_MAX:
+            self._pump_soon()
+        elif self._ready:
+            self._schedule_sweep()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        if self._ready:
+            self._pump_soon()
+
+    def _schedule_sweep(self) -> None:
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(SLOW_S, self._end_slow)
+
+    def _end_slow(self) -> None:
+        """End connections without a byte at their deadline, and the slow handshakes that keep others waiting."""
+        self._sweep = None
+        now = self._loop.time()
+        for fd, waiting in list(self._silent.items()):
+            if waiting.ends_at > now:
+                break
+            self._end_late(self._forget(fd))
+        if self._ready and len(self._running) >= RUNNING_MAX:
+            slow = [task for task, began_at in self._running.items() if began_at <= now - SLOW_S]
+            for task in slow[: len(self._ready)]:
+                task.cancel()
+        if self._silent or self._ready:
+            self._schedule_sweep()
+
+    def _end_late(self, waiting: Waiting) -> None:
+        self._report(waiting.peer, f"no TLS handshake within {DEADLINE_S:.0f} s, the connection is closed")
+        self._discard(waiting)
