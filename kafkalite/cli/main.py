@@ -31,6 +31,7 @@ COMMANDS = {
     "cluster": "Run a cluster of this machine; show the state of a cluster.",
     "zk": "Read the znodes of ZooKeeper.",
     "group": "List, inspect, create, reset and delete consumer groups.",
+    "acl": "List, add, remove and check ACLs.",
     "transaction": "List, describe, abort and terminate transactions.",
     "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
     "consume": "Print the records of a topic as lines or as JSON.",

@@ -43,7 +43,7 @@ from kafkalite.config.topic import (
     read_topic_config,
     topic_default,
 )
-from kafkalite.model import Endpoint
+from kafkalite.model import Endpoint, Principal
 
 if TYPE_CHECKING:
     from kafkalite.config.security import ListenerSecurity
@@ -116,9 +116,12 @@ class BrokerConfig:
     advertised_listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
     listener_between_brokers: str = field(init=False, repr=False, compare=False)
     log_dirs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    super_users: tuple[Principal, ...] = field(init=False, repr=False, compare=False)
     max_connections_per_ip_overrides: Mapping[str, int] = field(init=False, repr=False, compare=False)
     topic_partition_count_map: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
+    authorizer_class_name: str = from_row()
+    allow_everyone_if_no_acl_found: bool = from_row()
     broker_rack: str | None = from_row()
     replica_selector_class: str | None = from_row()
     broker_id_generation_enable: bool = from_row()
@@ -232,6 +235,7 @@ class BrokerConfig:
         put(self, "log_dirs", self._read_log_dirs())
         check_quorum(self.static, self.values)
         self._read_listeners()
+        self._read_authorizer()
         overrides = values["max.connections.per.ip.overrides"]
         assert isinstance(overrides, str)
         put(self, "max_connections_per_ip_overrides", MappingProxyType(parse_overrides(overrides)))
@@ -343,6 +347,17 @@ class BrokerConfig:
         if not all(found):
             raise ConfigError("log.dirs", "log.dirs: a directory name is empty")
         return found
+
+    def _read_authorizer(self) -> None:
+        name, super_users = self.authorizer_class_name, str(self.values["super.users"])
+        principals: tuple[Principal, ...] = ()
+        if name or super_users:
+            from kafkalite.config.authorizer import check_authorizer_name, parse_super_users  # most brokers have none
+
+            check_authorizer_name(name)
+            any_type = self.values["principal.builder.class"] is not None
+            principals = parse_super_users(super_users, any_type=any_type)
+        object.__setattr__(self, "super_users", principals)
 
     def _read_listeners(self) -> None:
         pairs, bound, advertised_nodes = (

@@ -17,10 +17,14 @@ TRUST_STORE, KEY_STORE = "zookeeper.ssl.truststore", "zookeeper.ssl.keystore"
 HOST_NAMES = "zookeeper.ssl.endpoint.identification.algorithm"
 
 SECURITY_KEYS = (
-    refused("authorizer.class.name", Type.STRING, "", "Java class that authorizes requests."),
-    refused("super.users", Type.STRING, "", "Principals that may perform every operation."),
-    idle("allow.everyone.if.no.acl.found", Type.BOOLEAN, False,
-         "Whether resources without an ACL are open to everyone."),
+    Key("authorizer.class.name", Type.STRING, "",
+        "Authorizer of all requests: kafka.security.authorizer.AclAuthorizer or "
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer, whose rules are built in, or an entry point of the "
+        "group kafkalite.authorizers. Empty = every request is allowed."),
+    Key("super.users", Type.STRING, "",
+        "Principals that may perform every operation, such as User:alice;User:bob."),
+    Key("allow.everyone.if.no.acl.found", Type.BOOLEAN, False,
+        "Whether the authorizer allows access to resources without any ACL."),
     idle("principal.builder.class", Type.CLASS, None, "Java class that builds the principal of a connection."),
     Key("sasl.enabled.mechanisms", Type.LIST, ("GSSAPI",), "SASL mechanisms that are enabled."),
     refused("sasl.mechanism.inter.broker.protocol", Type.STRING, "GSSAPI",

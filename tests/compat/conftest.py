@@ -21,7 +21,13 @@ from tests.kit.clients.java import JAVA_VERSIONS, JavaTools
 from tests.kit.clients.members import Crowd
 from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import dropped_later, killable
+from tests.kit.secure_kafka import SecureKafka, secure_kafka
 
+OPEN_AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": "true",
+}
 _numbers = itertools.count(1)
 
 NOT_YET_LED = (
@@ -42,6 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*"))
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """Apache Kafka with listeners for TLS and SASL, and an authorizer that allows what no ACL is about."""
+    with secure_kafka(tmp_path_factory.mktemp("secure"), OPEN_AUTHORIZER) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import json
 import shutil
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from tests.kit.secure_kafka import (
     USER,
     SecureKafka,
     create_users,
-    secure_kafka,
 )
 
 pytestmark = [
@@ -55,10 +53,9 @@ async def token() -> str:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
-        asyncio.run(_prepare(running.plaintext))
-        yield running
+def kafka(secured_kafka: SecureKafka) -> SecureKafka:
+    asyncio.run(_prepare(secured_kafka.plaintext))
+    return secured_kafka
 
 
 async def _prepare(address: str) -> None:

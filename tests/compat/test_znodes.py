@@ -13,7 +13,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -75,6 +88,25 @@ def change(address: str) -> None:
     configure(ConfigResource.Type.BROKER, "1", log_cleaner_threads="2")
     done(admin.delete_topics(["plain"]))
 
+    def acl(name: str, pattern: ResourcePatternType, operation: AclOperation, kind: Any = ResourceType.TOPIC) -> Any:
+        return AclBinding(kind, name, pattern, "User:alice", "*", operation, AclPermissionType.ALLOW)
+
+    literal, prefixed = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+    for each in (  # one by one, so that the notifications have the same numbers
+        acl("orders", literal, AclOperation.READ),
+        acl("orders", literal, AclOperation.ALTER_CONFIGS),
+        acl("pay", prefixed, AclOperation.WRITE),
+        acl("kafka-cluster", literal, AclOperation.CLUSTER_ACTION, ResourceType.BROKER),
+        acl("gone", literal, AclOperation.ALL, ResourceType.GROUP),
+        acl("orders", literal, AclOperation.READ),  # exists
+    ):
+        done(admin.create_acls([each]))
+    done(
+        admin.delete_acls(
+            [AclBindingFilter(ResourceType.GROUP, "gone", literal, None, None, AclOperation.ANY, AclPermissionType.ANY)]
+        )
+    )
+
 
 def tree(zookeeper: str, settings: Mapping[str, str]) -> dict[str, Node]:
     """The nodes by path, as a client with the same identity sees them."""
@@ -117,6 +149,8 @@ def parsed(path: str, data: bytes, length: int) -> Any:
         found = json.loads(data)
     except ValueError:
         return data
+    if path.startswith(("/kafka-acl/", "/kafka-acl-extended/")):
+        found["acls"].sort(key=str)  # Java's order is that of a hash set
     for field in DIFFERENT.get(path, ()):
         found[field] = type(found[field]).__name__
     return json.dumps(found, sort_keys=True)  # 1, 1.0 and true differ in it
@@ -151,6 +185,8 @@ def test_nodes_are_those_of_kafka(tmp_path: Path) -> None:
     zookeeper = start_zookeeper(tmp_path / "zookeeper", tick_ms=3_000, stores=stores)
     settings = {
         "zookeeper.session.timeout.ms": "60000",  # none expires
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
         "zookeeper.set.acl": "true",
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",

@@ -17,6 +17,7 @@ Sources: ZkNodeChangeNotificationListener.scala, ZkConfigManager.scala of Apache
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
@@ -27,11 +28,29 @@ from kafkalite.coordination.tree import Stat, WatchEvent
 from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.cluster")
-NAME = znodes.CONFIG_CHANGE
 RETRY_S = 1.0
 RELOAD_S = 0.2  # between a missing notification and the reads
 
-Changed = Callable[[str, str], object]
+Changed = Callable[..., object]
+
+
+class Notifications(NamedTuple):
+    """The notifications of one subject.
+
+    Arguments:
+        path: the node above them.
+        name: with which their names begin.
+        decode: returns what has changed, from the path and the contents of one; raises ZnodeError.
+        reload_invalid: whether everything is read after one that cannot be read.
+    """
+
+    path: str = znodes.CONFIG_CHANGES
+    name: str = znodes.CONFIG_CHANGE
+    decode: Callable[[str, bytes], tuple[Any, ...]] = znodes.decode_config_change
+    reload_invalid: bool = False
+
+
+OF_CONFIGS = Notifications()
 
 
 class ConfigWatcher:
@@ -40,10 +59,11 @@ class ConfigWatcher:
     Arguments:
         session: with the coordination service.
         clock: for pauses.
-        changed: called with the type and the name of each changed entity, as in the tree: ("topics", "orders").
+        changed: called with what has changed: of configs the type and the name of the entity, as in the tree:
+            ("topics", "orders").
         reload: called when the watch is set, and when a notification is missing: everything must be read. Configs that
             are read from the first call on are followed.
-        path: the node above the notifications.
+        of: which notifications.
     """
 
     def __init__(
@@ -52,9 +72,9 @@ class ConfigWatcher:
         clock: Clock,
         changed: Changed,
         reload: Callable[[], object] = lambda: None,
-        path: str = znodes.CONFIG_CHANGES,
+        of: Notifications = OF_CONFIGS,
     ) -> None:
-        self._path = path
+        self._of = of
         self._session = session
         self._clock = clock
         self._log = RateLimitedLog(LOGGER, clock)
@@ -90,7 +110,7 @@ class ConfigWatcher:
         self._again = self._reading
         if not self._reading:
             self._reading = True
-            self._session.children(self._path, self._listed, self._fired)
+            self._session.children(self._of.path, self._listed, self._fired)
 
     def _listed(self, outcome: Outcome) -> None:
         self._reading = False
@@ -108,7 +128,8 @@ class ConfigWatcher:
             self._look()
 
     def _handle(self, names: list[str], stat: Stat) -> None:
-        numbers = sorted((int(name.removeprefix(NAME)), name) for name in names if is_notification(name))
+        prefix = self._of.name
+        numbers = sorted((int(name.removeprefix(prefix)), name) for name in names if is_notification(name, prefix))
         last, first = self._last, self._last is None
         self._last = max([-1 if last is None else last, *(number for number, _ in numbers)])
         missing = self._count_missing(names, stat)
@@ -118,7 +139,7 @@ class ConfigWatcher:
                 self._created[name] = created[name]
             else:
                 self._reads += 1
-                self._session.get(f"{self._path}/{name}", partial(self._read, name, last, number))
+                self._session.get(f"{self._of.path}/{name}", partial(self._read, name, last, number))
         if first:
             self._reload()
         elif missing:
@@ -143,9 +164,11 @@ class ConfigWatcher:
         data, stat = outcome.result()
         if is_new:
             try:
-                entity = znodes.decode_config_change(f"{self._path}/{name}", data)
+                entity = self._of.decode(f"{self._of.path}/{name}", data)
             except znodes.ZnodeError as error:
                 LOGGER.warning("%s: the notification is skipped", error)
+                if self._of.reload_invalid:
+                    self._reload_soon()
             else:
                 self._changed(*entity)
         self._created[name] = stat.ctime
@@ -166,7 +189,7 @@ class ConfigWatcher:
         limit = max(self._created.values(), default=0) - EXPIRATION_MS
         for name in [name for name, created_ms in self._created.items() if created_ms < limit]:
             del self._created[name]
-            path = f"{self._path}/{name}"
+            path = f"{self._of.path}/{name}"
             self._session.delete(path, partial(deleted, path))
 
 
@@ -180,6 +203,6 @@ def deleted(path: str, outcome: Outcome) -> None:
     LOGGER.info("%s was not deleted: %s", path, error)
 
 
-def is_notification(name: str) -> bool:
+def is_notification(name: str, prefix: str = znodes.CONFIG_CHANGE) -> bool:
     """Whether the name is one of a sequential node, with its number."""
-    return name.startswith(NAME) and name.removeprefix(NAME).isdecimal() and len(name) <= len(NAME) + 10
+    return name.startswith(prefix) and name.removeprefix(prefix).isdecimal() and len(name) <= len(prefix) + 10

@@ -11,13 +11,13 @@ notification is missing or cannot be read. Reads are repeated until they have a 
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 from kafkalite.callbacks import gather
 from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.configs.reads import Texts, read_configs, readable
-from kafkalite.cluster.configs.watcher import ConfigWatcher
+from kafkalite.cluster.configs.watcher import ConfigWatcher, Notifications
 from kafkalite.cluster.finalized_features import FeatureFollower
 from kafkalite.cluster.metadata.image import ClusterTables
 from kafkalite.config.broker import BrokerConfig
@@ -26,8 +26,18 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
 from kafkalite.server.configs.topic_reader import TopicReader
 
+if TYPE_CHECKING:  # most brokers have none
+    from kafkalite.server.security.authorization import AuditedAuthorizer
+
 LOGGER = logging.getLogger("kafkalite.server")
 RETRY_S = 0.5
+
+
+class Watcher(Protocol):
+    """Follows changes of one subject during a session."""
+
+    def start(self) -> object: ...
+    def close(self) -> object: ...
 
 
 class ConfiguredBroker(Protocol):
@@ -37,6 +47,10 @@ class ConfiguredBroker(Protocol):
     config: BrokerConfig
     group_configs: dict[str, dict[str, str]]
     tables: ClusterTables
+
+    @property
+    def authorizer(self) -> "AuditedAuthorizer | None":
+        """The authorizer of all requests; None: they are all allowed."""
 
     @property
     def hosted_topics(self) -> Iterable[str]:
@@ -63,11 +77,17 @@ class ConfigFollower:
         self._topics = topics
         self._clock = clock
         self._closed = False
-        self._watchers: list[ConfigWatcher | FeatureFollower] = [
+        self._watchers: list[Watcher] = [
             ConfigWatcher(session, clock, self._changed, self._read_brokers_and_topics),
-            ConfigWatcher(session, clock, self._changed, self._read_groups, znodes.GROUP_CHANGES),
+            ConfigWatcher(session, clock, self._changed, self._read_groups, Notifications(znodes.GROUP_CHANGES)),
             FeatureFollower(broker.tables.features, session, clock),
         ]
+
+        acls = None if broker.authorizer is None else broker.authorizer.acls
+        if acls is not None:
+            from kafkalite.cluster.acls.follower import AclFollower  # most brokers have no ACLs
+
+            self._watchers.append(AclFollower(acls, session, clock))
 
     def start(self) -> None:
         """Read everything, and watch."""

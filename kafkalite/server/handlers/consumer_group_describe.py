@@ -4,6 +4,7 @@ Version notes: v1 reports whether a member uses the classic or the consumer prot
 exist or is a classic group fails with GROUP_ID_NOT_FOUND.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from kafkalite.cluster.metadata.image import ClusterImage
@@ -12,7 +13,7 @@ from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from kafkalite.server.requests.authorized_operations import GROUP_OPERATIONS, if_asked
+from kafkalite.server.requests.authorized_operations import group_operations
 from kafkalite.server.requests.call import GroupCall
 from kafkalite.server.requests.group_responses import answer_each
 from kafkalite.state.groups.assignors import Assignment
@@ -36,20 +37,20 @@ def consumer_group_describe(
         return ConsumerGroupDescribeResponse(
             groups=[refuse(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
         )
-    operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
+    operations = partial(group_operations, request.include_authorized_operations, call.authorization)
     query = partial(describe, call.context.image, operations)
     answer_each(call, names, query, refuse, ConsumerGroupDescribeResponse)
     return None
 
 
-def describe(image: ClusterImage, operations: int, name: str, machine: GroupMachine) -> Group:
+def describe(image: ClusterImage, operations: Callable[[str], int], name: str, machine: GroupMachine) -> Group:
     """Describe a group from its shard, with the operations that the client is authorized for."""
     if not name:
         return refuse(name, KafkaErrorCode.INVALID_GROUP_ID)
     described = machine.consumers.describe(name)
     if described is not None:
         group = convert_group(image, described)
-        group.authorized_operations = operations
+        group.authorized_operations = operations(name)
         return group
     is_classic = name in machine.registry or name in machine.offsets
     text = f"Group {name} is not a consumer group." if is_classic else f"Group {name} not found."

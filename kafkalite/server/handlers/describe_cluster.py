@@ -5,7 +5,7 @@ Version notes: v1 endpoint type (only brokers are served); v2 fenced brokers (th
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafkalite.server.requests.authorized_operations import CLUSTER_OPERATIONS, if_asked
+from kafkalite.server.requests.authorized_operations import cluster_operations
 from kafkalite.server.requests.call import ClusterCall
 
 ENDPOINT_BROKERS = 1
@@ -39,6 +39,8 @@ def build_response(call: ClusterCall, request: DescribeClusterRequest) -> Descri
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
+        cluster_authorized_operations=cluster_operations(
+            request.include_cluster_authorized_operations, call.authorization
+        ),
         brokers=[Broker(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
     )

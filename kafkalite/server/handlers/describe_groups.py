@@ -6,11 +6,12 @@ members used the consumer protocol, so that other tools can display subscription
 Source: ClassicGroup.asDescribedGroup.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from kafkalite.errors import KafkaErrorCode, shorten
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from kafkalite.server.requests.authorized_operations import GROUP_OPERATIONS, if_asked
+from kafkalite.server.requests.authorized_operations import group_operations
 from kafkalite.server.requests.call import GroupCall
 from kafkalite.server.requests.group_responses import answer_each
 from kafkalite.state.groups.group import DescribedGroup
@@ -26,15 +27,15 @@ Member = Group.DescribedGroupMember
 def describe_groups(call: GroupCall, request: DescribeGroupsRequest) -> None:
     """Describe each group independently."""
     names = list(dict.fromkeys(request.groups))  # each once: a response may be far longer than a name
-    operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
+    operations = partial(group_operations, request.include_authorized_operations, call.authorization)
     answer_each(call, names, partial(describe, call.version, operations), refuse, DescribeGroupsResponse)
 
 
-def describe(version: int, operations: int, name: str, machine: GroupMachine) -> Group:
+def describe(version: int, operations: Callable[[str], int], name: str, machine: GroupMachine) -> Group:
     """Describe a group from its shard, with the operations that the client is authorized for."""
     group = describe_group(version, name, machine)
     if not group.error_code:
-        group.authorized_operations = operations
+        group.authorized_operations = operations(name)
     return group
 
 

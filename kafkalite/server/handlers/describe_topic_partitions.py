@@ -12,7 +12,7 @@ from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from kafkalite.server.requests.authorized_operations import TOPIC_OPERATIONS
+from kafkalite.server.requests.authorized_operations import topic_operations
 from kafkalite.server.requests.call import ClusterCall
 from kafkalite.server.requests.partition_description import PartitionDescriber
 from kafkalite.state.topic_names import complaint, is_internal
@@ -45,7 +45,7 @@ def steps_of(
             break
         topic = image.topics.get(name)
         if topic is None:
-            answered.add(unknown(name))
+            answered.add(unknown(name, topic_operations(call.authorization, name)))
             continue
         described = yield from describe(call, image, topic, first, limit)
         answered.add(described, 1 + len(described.partitions))
@@ -73,7 +73,7 @@ def sorted_names(
     return merge(*parts)
 
 
-def unknown(name: str) -> Topic:
+def unknown(name: str, operations: int) -> Topic:
     error = KafkaErrorCode.INVALID_TOPIC_EXCEPTION if complaint(name) else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return Topic(
         error_code=error,
@@ -81,7 +81,7 @@ def unknown(name: str) -> Topic:
         topic_id=bytes(16),
         is_internal=is_internal(name),
         partitions=[],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 
@@ -115,5 +115,5 @@ def describe(
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations(call.authorization, topic.name),
     )

@@ -13,7 +13,7 @@ from functools import partial
 from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.server.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
+from kafkalite.server.requests.authorized_operations import cluster_operations, topic_operations
 from kafkalite.server.requests.call import OBJECTS_MAX, TopicCall
 from kafkalite.server.requests.partition_description import describe_all
 from kafkalite.server.requests.topic_log import log_created
@@ -133,12 +133,12 @@ def build_response(
     call: TopicCall, request: MetadataRequest, image: ClusterImage, topics: Iterable[TopicSteps | None]
 ) -> Generator[None, None, MetadataResponse]:
     """Build the response from generators that each return a topic; None for a topic that is skipped."""
-    answered = call.elements()
+    answered, authorization = call.elements(), call.authorization
     for topic in topics:
         if topic is not None:
             found = yield from topic
             if request.include_topic_authorized_operations and found.error_code != KafkaErrorCode.UNKNOWN_TOPIC_ID:
-                found.topic_authorized_operations = TOPIC_OPERATIONS
+                found.topic_authorized_operations = topic_operations(authorization, found.name or "")
             answered.add(found)
         yield
     nodes = call.context.nodes(image, call.connection)
@@ -147,7 +147,7 @@ def build_response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=answered.finish(),
-        cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
+        cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations, authorization),
     )
 
 

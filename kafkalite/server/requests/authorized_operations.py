@@ -1,9 +1,14 @@
 """Returns what a client may do with a resource, as the bit field that describe requests can ask for (KIP-430).
 
-There is no authorizer: a client may perform every operation that a resource of its type supports. A response without
-the field has the default of its schema, -2147483648.
+Without an authorizer a client may perform every operation that a resource of its type supports. A response without the
+field has the default of its schema, -2147483648.
 Source: AclOperation.java (codes), AclEntry.supportedOperations, AuthHelper.authorizedOperations.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # imported with an authorizer
+    from kafkalite.server.security.authorization import Authorization
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(3, 10)
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(10, 13)
@@ -23,6 +28,32 @@ CLUSTER_OPERATIONS = bit_field(
 )
 
 
-def if_asked(asked: bool, operations: int) -> int:
-    """Return the operations if the request asks for them, else the default."""
-    return operations if asked else UNKNOWN_OPERATIONS
+def topic_operations(authorization: "Authorization | None", name: str) -> int:
+    """Return what a client may do with a topic."""
+    if authorization is None:
+        return TOPIC_OPERATIONS
+    from kafkalite.state.authorizer.acls import AclResourceType
+
+    return authorization.operations(AclResourceType.TOPIC, name)
+
+
+def group_operations(asked: bool, authorization: "Authorization | None", name: str) -> int:
+    """Return what a client may do with a group if the request asks for it, else the default."""
+    if not asked:
+        return UNKNOWN_OPERATIONS
+    if authorization is None:
+        return GROUP_OPERATIONS
+    from kafkalite.state.authorizer.acls import AclResourceType
+
+    return authorization.operations(AclResourceType.GROUP, name)
+
+
+def cluster_operations(asked: bool, authorization: "Authorization | None") -> int:
+    """Return what a client may do with the cluster if the request asks for it, else the default."""
+    if not asked:
+        return UNKNOWN_OPERATIONS
+    if authorization is None:
+        return CLUSTER_OPERATIONS
+    from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclResourceType
+
+    return authorization.operations(AclResourceType.CLUSTER, CLUSTER_NAME)

@@ -59,10 +59,13 @@ class RequestDispatcher(Protocol):
 class CallContext(Protocol):
     """The context of every call: time slices, pending writes, failures, and this broker's address."""
 
-    authorizer: "AuditedAuthorizer | None"  # None: all requests are allowed
     broker_id: int
     replicas: Replicas
     slicer: Slicer
+
+    @property
+    def authorizer(self) -> "AuditedAuthorizer | None":
+        """The authorizer of all requests; None: they are all allowed."""
 
     @property
     def features(self) -> FinalizedFeatures:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
-from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.clock import Clock, Offload, Outcome, await_outcome
 from kafkalite.cluster.changes import Refusal, attempt, refusal_of
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written, broker_node, group_node
 from kafkalite.cluster.metadata.image import NO_LEADER, ClusterImage, ClusterTables, FinalizedFeatures
@@ -33,7 +33,7 @@ from kafkalite.model import Endpoint, Node
 from kafkalite.server.configs.config_resources import ConfigResources
 from kafkalite.server.hosting.partition_hosting import PartitionHosting
 from kafkalite.server.process.listeners import Listeners
-from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.requests.api import ROWS, Row
 from kafkalite.server.requests.context import StateController
 from kafkalite.server.requests.deferred_free import empty_in_steps
@@ -82,14 +82,12 @@ class RunningBroker(ABC):
         in_cluster: whether this broker is one of a cluster.
         peers: the other brokers of the cluster; None: the broker is alone.
         first_image: for requests that wait for it; None: the broker knows its cluster.
-        authorizer: of all requests; None: they are all allowed.
     """
 
     rows: tuple[Row, ...] = ROWS
     in_cluster = False
     peers: "BrokerPeers | None" = None
     first_image: "FirstImage | None" = None
-    authorizer: "AuditedAuthorizer | None" = None
 
     def __init__(
         self,
@@ -152,6 +150,27 @@ class RunningBroker(ABC):
             lambda: self.logs.duplicates,
         )
 
+    @cached_property
+    def authorizer(self) -> "AuditedAuthorizer | None":
+        """The authorizer of all requests; None: they are all allowed. Raises StartError."""
+        if not self.config.authorizer_class_name:
+            return None
+        from kafkalite.server.security.authorizers import create_authorizer  # most brokers have none
+
+        try:
+            return create_authorizer(self.config, self.store.session, self.clock, notify=self.in_cluster)
+        except ValueError as error:
+            raise StartError(str(error)) from error
+
+    async def _load_acls(self) -> None:
+        """Read the ACLs before the first connection. Raises StartError."""
+        if self.authorizer is None or self.authorizer.acls is None:
+            return
+        outcome = await await_outcome(self.authorizer.acls.load)
+        if isinstance(outcome.error, CoordinationError):
+            raise StartError(f"the ACLs cannot be read: {outcome.error}") from outcome.error
+        outcome.result()
+
     def log_levels_changed(self) -> None:
         """Apply levels of loggers that a request has changed."""
         self.dispatcher.forget_loaded()
@@ -173,8 +192,9 @@ class RunningBroker(ABC):
         return sum(len(topic.partitions) for topic in self.replicas)
 
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
-        """Start the periodic work and accept connections at every address, or at none; raises OSError."""
+        """Start the periodic work and accept connections at every address, or at none; raises OSError, StartError."""
         try:
+            await self._load_acls()
             self._resources.start_cleaner(self.config)
             self._resources.start_housekeeping(self.config, in_cluster=self.in_cluster)
             self.clock.call_at(self.clock.monotonic() + LATE_CHECK_S, self._watch_transactions)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkalite.clock import Clock
 from kafkalite.model import Principal
-from kafkalite.state.authorizer.acls import AclOperation, AclResourceType, PatternType, ResourcePattern
+from kafkalite.state.authorizer.acls import AclBinding, AclOperation, AclResourceType, PatternType, ResourcePattern
 from kafkalite.state.authorizer.authorizer import Decision
 from kafkalite.state.authorizer.hosts import java_address
 
@@ -84,6 +84,21 @@ class AuditLog:
             fields["rule"],
             extra={"fields": fields},
         )
+
+    def record_change(self, principal: Principal, host: str, what: str, binding: AclBinding) -> None:
+        """Log that a principal has changed an ACL.
+
+        Arguments:
+            principal: of the connection.
+            host: the address of the client.
+            what: `created` or `deleted`.
+            binding: the ACL.
+        """
+        if not LOGGER.isEnabledFor(logging.INFO) or not self._counted(principal):
+            return
+        fields = {"principal": str(principal), "host": java_address(host), "change": what, "acl": str(binding)}
+        text = "Principal = %s from host = %s has %s ACL %s"
+        LOGGER.info(text, *fields.values(), extra={"fields": fields})
 
     def _counted(self, principal: Principal) -> bool:
         """Count a line; returns whether it may be logged."""

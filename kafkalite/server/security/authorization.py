@@ -1,12 +1,16 @@
 """What handlers ask an authorizer: `Authorization`, for the principal and host of one call."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kafkalite.clock import Clock
 from kafkalite.model import Principal
 from kafkalite.server.security.audit_log import Action, AuditLog
-from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclOperation, AclResourceType, bit_field
+from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclBinding, AclOperation, AclResourceType, bit_field
 from kafkalite.state.authorizer.authorizer import Authorizer, Decision
+
+if TYPE_CHECKING:  # not of user-defined authorizers
+    from kafkalite.cluster.acls.store import AclStore
 
 
 class Authorization:
@@ -94,6 +98,10 @@ class Authorization:
             resource_type,
         )
 
+    def log_change(self, what: str, binding: AclBinding) -> None:
+        """Write to the audit log that the principal has `created` or `deleted` an ACL."""
+        self._audit_log.record_change(self.principal, self.host, what, binding)
+
     def _log(self, action: Action, decision: Decision) -> None:
         self._audit_log.record(self.principal, self.host, self._request, action, decision)
 
@@ -104,10 +112,12 @@ class AuditedAuthorizer:
     Arguments:
         authorizer: decides.
         clock: for the bound on the number of lines in the log.
+        acls: those by which it decides; None: requests cannot change them.
     """
 
-    def __init__(self, authorizer: Authorizer, clock: Clock) -> None:
+    def __init__(self, authorizer: Authorizer, clock: Clock, acls: "AclStore | None" = None) -> None:
         self.authorizer = authorizer
+        self.acls = acls
         self._audit_log = AuditLog(clock)
 
     def authorization(self, principal: Principal, host: str, request: str) -> Authorization:

@@ -12,7 +12,7 @@
 Source: StandardAuthorizerData.java, which AclAuthorizer.scala of Kafka 3.9 equals in 1 to 4.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from kafkalite.model import Principal
 from kafkalite.state.authorizer.acls import (
@@ -115,7 +115,7 @@ class StandardAuthorizer:
     # What there is.
 
     @property
-    def patterns(self) -> Iterable[ResourcePattern]:
+    def patterns(self) -> Collection[ResourcePattern]:
         """The patterns that have ACLs."""
         return self._acls.values.keys()
 

@@ -11,6 +11,7 @@ JAVA_VERSIONS = (jvm.CURRENT, jvm.PREVIOUS)
 CLASSES = {
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "acls": "org.apache.kafka.tools.AclCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "org.apache.kafka.tools.ConfigCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -26,6 +27,7 @@ CLASSES = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }
 CLASSES_3 = {
+    "acls": "kafka.admin.AclCommand",
     "configs": "kafka.admin.ConfigCommand",
     "console-producer": "kafka.tools.ConsoleProducer",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",

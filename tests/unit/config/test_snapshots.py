@@ -121,12 +121,10 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("key", "value"),
         [
-            ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
             ("remote.log.storage.system.enable", "true"),
             ("remote.log.manager.thread.pool.size", "3"),
             ("zookeeper.ssl.trustore.location", "/t.pem"),
             ("create.topic.policy.class.name", "x.Y"),
-            ("super.users", "User:admin"),
             ("ssl.engine.factory.class", "x.Y"),
             ("listener.name.plaintext.ssl.engine.factory.class", "x.Y"),
         ],
