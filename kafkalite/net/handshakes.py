@@ -1,6 +1,7 @@
-"""Starts TLS handshakes in the order of their first bytes, a bounded number at a time, each within a deadline.
+"""Starts TLS handshakes in the order of their first records, a bounded number at a time, each within a deadline.
 
-1. A connection has no TLS state before its first byte has arrived: a client that sends nothing costs a socket.
+1. A connection has no TLS state before its first record has arrived: a client that sends nothing, or a part of it,
+   costs a socket.
 2. At most `RUNNING_MAX` handshakes run. When others wait, the oldest one that has lasted `SLOW_S` is ended, so that
    clients that never finish a handshake do not keep others out.
 3. An iteration of the loop starts at most `STARTS_MAX` handshakes, as each costs up to a millisecond.
@@ -23,10 +24,13 @@ SLOW_S = 1.0
 DEADLINE_S = 10.0  # from the connection to the end of its handshake
 DISCARD_BYTES = 64 * 1024
 HANDSHAKE_RECORD = 0x16  # the first byte of TLS
+HEADER_BYTES = 5  # of a record: its type, version and length
+RECORD_BYTES_MAX = 16 * 1024
+WRONG, ENDED = -1, -2
 
 
 class Waiting(NamedTuple):
-    """A connection that waits for its first byte, or for its handshake; `protocol` is for its owner."""
+    """A connection that waits for its first record, or for its handshake; `protocol` is for its owner."""
 
     socket: socket.socket
     protocol: Any
@@ -56,6 +60,7 @@ class Handshakes:
         self._discarded = discarded
         self._report = report
         self._silent: dict[int, Waiting] = {}  # by descriptor, in the order of their deadlines
+        self._wanted: dict[int, int] = {}  # bytes of the first record of those whose beginning has arrived
         self._ready: deque[Waiting] = deque()
         self._running: dict[asyncio.Task[None], float] = {}  # with the time of the start, the oldest first
         self._pumping: asyncio.Handle | None = None
@@ -67,9 +72,9 @@ class Handshakes:
         return len(self._silent) + len(self._ready)
 
     def add(self, connected: socket.socket, protocol: Any, peer: tuple[str, int]) -> None:
-        """Start the handshake of a connection once its first byte has arrived."""
+        """Start the handshake of a connection once its first record has arrived."""
         fd = connected.fileno()
-        self._loop.add_reader(fd, self._first_byte, fd)
+        self._loop.add_reader(fd, self._readable, fd)
         self._silent[fd] = Waiting(connected, protocol, peer, self._loop.time() + DEADLINE_S)
         self._schedule_sweep()
 
@@ -86,28 +91,51 @@ class Handshakes:
 
     def _forget(self, fd: int) -> Waiting:
         self._loop.remove_reader(fd)
+        self._wanted.pop(fd, None)
         return self._silent.pop(fd)
 
     def _discard(self, waiting: Waiting) -> None:
         self._discarded(waiting.socket, waiting.peer[0])
 
-    def _first_byte(self, fd: int) -> None:
-        waiting = self._forget(fd)
-        first = b""
+    def _readable(self, fd: int) -> None:
+        """Bytes of a first record, or the end of the stream, have arrived."""
+        waiting = self._silent[fd]
         try:
-            first = waiting.socket.recv(1, socket.MSG_PEEK)
-            if first and first[0] != HANDSHAKE_RECORD:
-                waiting.socket.recv(DISCARD_BYTES)  # closing with unread bytes would reset the connection
+            missing = self._missing(fd, waiting.socket)
         except OSError as error:
             LOGGER.debug("%s:%d: closed before the handshake: %s", *waiting.peer, error)
-        if first and first[0] == HANDSHAKE_RECORD:
-            self._ready.append(waiting)
-            self._pump_soon()
+            self._discard(self._forget(fd))
             return
-        if first:
+        if missing == WRONG:
             text = "a client without TLS on a port with TLS: set security.protocol=SSL or SASL_SSL at the client"
             self._report(waiting.peer, text)
-        self._discard(waiting)
+        if missing in (WRONG, ENDED):
+            self._discard(self._forget(fd))
+        elif missing == 0:
+            self._ready.append(self._forget(fd))
+            self._pump_soon()
+
+    def _missing(self, fd: int, connected: socket.socket) -> int:
+        """Return 0 if the first record is whole; wait for its end if it is not. WRONG: no TLS; ENDED: no more follows.
+
+        The socket is readable again when all of it has arrived (SO_RCVLOWAT), or at the end of the stream.
+        """
+        begin = connected.recv(HEADER_BYTES, socket.MSG_PEEK)
+        if begin and begin[0] != HANDSHAKE_RECORD:
+            connected.recv(DISCARD_BYTES)  # closing with unread bytes would reset the connection
+            return WRONG
+        size = HEADER_BYTES
+        if len(begin) == HEADER_BYTES:
+            size = min(HEADER_BYTES + int.from_bytes(begin[3:], "big"), RECORD_BYTES_MAX)
+            begin = connected.recv(size, socket.MSG_PEEK)
+        if len(begin) == size:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            return 0
+        if not begin or self._wanted.get(fd) == size:
+            return ENDED
+        self._wanted[fd] = size
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+        return size - len(begin)
 
     def _pump_soon(self) -> None:
         if self._pumping is None:
@@ -145,7 +173,7 @@ class Handshakes:
             self._sweep = self._loop.call_later(SLOW_S, self._end_slow)
 
     def _end_slow(self) -> None:
-        """End connections without a byte at their deadline, and the slow handshakes that keep others waiting."""
+        """End connections without a record at their deadline, and the slow handshakes that keep others waiting."""
         self._sweep = None
         now = self._loop.time()
         for fd, waiting in list(self._silent.items()):

@@ -202,17 +202,18 @@ async def subject(address: str, authority: Authority) -> str:
 
 
 async def test_clients_that_never_finish_a_handshake_keep_no_one_out(authority: Authority, pem: Pem) -> None:
-    """300 connections without a byte, and 300 with half of a handshake, above the number that may run."""
+    """300 connections each: without a byte, with half of the first record, and with all of it: more than may run."""
     hello = ssl.MemoryBIO()
-    half = client_context(authority).wrap_bio(ssl.MemoryBIO(), hello, server_hostname=HOST)
+    stopped = client_context(authority).wrap_bio(ssl.MemoryBIO(), hello, server_hostname=HOST)
     with pytest.raises(ssl.SSLWantReadError):
-        half.do_handshake()
-    first = hello.read()[:40]
+        stopped.do_handshake()
+    first = hello.read()
     async with broker_with(key_store(pem), "SSL") as (_, addresses):
         host, port = addresses["SSL"].split(":")
-        with closing_all([socket.create_connection((host, int(port))) for _ in range(600)]) as silent:
-            for each in silent[::2]:
-                each.sendall(first)
+        with closing_all([socket.create_connection((host, int(port))) for _ in range(900)]) as silent:
+            for half, whole in zip(silent[::3], silent[1::3], strict=True):
+                half.sendall(first[:40])
+                whole.sendall(first)
             async with asyncio.timeout(60):
                 await (await connect(addresses["SSL"], client_context(authority))).close()
 
