@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import confluent_kafka as ck
-from kafkalite_sdk.blocking import Connection
+from kafkalite_sdk.blocking import Admin, Connection
 from kafkalite_sdk.rpc import Call
 
 from kafkalite.protocol.messages.produce import ProduceRequest
@@ -75,9 +75,10 @@ def hang(address: str, topic: str, producer_id: int, *, partition: int = 0, tran
         timeout_ms=30_000,
         topic_data=[TopicData(name=topic, partition_data=[data])],
     )
+    with Admin(address) as admin:
+        leader = admin.topics.describe(topic)[topic].partitions[partition].leader
     with Connection(address) as connection:
-        (broker, *_) = connection.brokers
-        replies = connection.poll(DEADLINE_S, Call(request, broker=broker, version_max=LAST_VERIFIED_VERSION))
+        replies = connection.poll(DEADLINE_S, Call(request, broker=leader, version_max=LAST_VERIFIED_VERSION))
         (response,) = (each.result() for each in replies)
     (part,) = response.responses[0].partition_responses
     assert part.error_code == 0, part
