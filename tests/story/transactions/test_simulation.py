@@ -12,7 +12,7 @@ import pytest
 from tests.story.sdk.world import seeds, total
 from tests.story.transactions.scenario import run_seed
 
-RUNS = 60
+RUNS = 57
 COMMITTED_MIN = 10  # on average
 
 

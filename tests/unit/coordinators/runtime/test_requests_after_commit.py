@@ -82,13 +82,16 @@ class StrictSerde(GroupRecordSerde):
     skips_unreadable = False
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> AskingRig:
-    rig = AskingRig(
-        tmp_path, config=replace(COMPACTED, flush_messages=1), settings={"offsets.commit.timeout.ms": "1000"}
-    )
+def loaded(path: Path) -> AskingRig:
+    """A shard whose commits wait for a flush."""
+    rig = AskingRig(path, config=replace(COMPACTED, flush_messages=1), settings={"offsets.commit.timeout.ms": "1000"})
     rig.load()
     return rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> AskingRig:
+    return loaded(tmp_path)
 
 
 def test_request_leaves_after_the_commit_in_the_order_of_the_answers(rig: AskingRig) -> None:
