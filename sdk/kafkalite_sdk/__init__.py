@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.consumer.settings import ConsumerOptions as ConsumerOptions
     from kafkalite_sdk.producer.producer import Producer as Producer
     from kafkalite_sdk.producer.settings import ProducerOptions as ProducerOptions
+    from kafkalite_sdk.values import DetachedTransaction as DetachedTransaction
     from kafkalite_sdk.values import OffsetAndMetadata as OffsetAndMetadata
     from kafkalite_sdk.values import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalite_sdk.values import ProducerRecord as ProducerRecord
@@ -43,6 +44,7 @@ _MODULES = {
     "ConsumerHealth": "kafkalite_sdk.consumer.health",
     "ConsumerOptions": "kafkalite_sdk.consumer.settings",
     "Deserializer": "kafkalite_sdk.consumer.parts",
+    "DetachedTransaction": "kafkalite_sdk.values",
     "Environment": "kafkalite_sdk.client.environment",
     "FutureRecordMetadata": "kafkalite_sdk._speedups.deliveries",
     "Job": "kafkalite.net.sasl.steps",

@@ -31,6 +31,20 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class DetachedTransaction(NamedTuple):
+    """An open transaction that its producer has left: `admin.transactions.end` ends it, also from another process.
+
+    Attributes:
+        transactional_id, producer_id, producer_epoch: of the producer.
+        version: of the transaction protocol that the producer has used, 1 or 2 (KIP-890).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    version: int
+
+
 class ListedOffset(NamedTuple):
     """An offset that ListOffsets has found.
 

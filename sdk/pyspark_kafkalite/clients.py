@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from kafkalite_sdk.blocking import Admin, ColumnReader
+from kafkalite_sdk.blocking import Admin, ColumnReader, Producer
 
 from pyspark_kafkalite.client_options import admin_options, reader_options
 
 IDLE_S = 300.0
 FETCHES = 3
 
-C = TypeVar("C", Admin, ColumnReader)
+Client = Admin | ColumnReader | Producer[Any, Any]
+C = TypeVar("C", Admin, ColumnReader, Producer[Any, Any])
 
 
 class Clients:
@@ -25,7 +26,7 @@ class Clients:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._clients: dict[tuple[object, ...], tuple[Admin | ColumnReader, float]] = {}
+        self._clients: dict[tuple[object, ...], tuple[Client, float]] = {}
 
     def get(self, create: Callable[..., C], options: Mapping[str, Any]) -> C:
         """Return a started client.
@@ -96,6 +97,15 @@ def reader(client: Mapping[str, Any], isolation: str) -> ColumnReader:
     """
     options = reader_options(dict(client), os.environ)
     return _clients.get(ColumnReader, {**options, "isolation_level": isolation, "fetches": FETCHES})
+
+
+def producer(client: Mapping[str, Any]) -> "Producer[bytes, bytes]":
+    """Return the producer of this process.
+
+    Arguments:
+        client: `SinkOptions.shared`.
+    """
+    return _clients.get(Producer, admin_options(dict(client)))
 
 
 def close_clients() -> None:

@@ -20,3 +20,15 @@ class SchemaError(ValueError):
 
 class DataLossError(RuntimeError):
     """Records were removed before they were read; the text names their offsets."""
+
+
+class DecisionError(RuntimeError):
+    """A record of the topic of decisions cannot be read."""
+
+
+class UndecidedBatchError(RuntimeError):
+    """The sink has not decided a micro-batch, so nothing of it is committed; its repetition writes it again."""
+
+
+class DecidedTransactionLostError(RuntimeError):
+    """A transaction of a decided micro-batch has ended without a commit; the text names it, and how to continue."""

@@ -1,27 +1,27 @@
 """The sink: `df.write.format("kafkalite")` and `df.writeStream.format("kafkalite")`.
 
 At least once, as the API of Spark provides it: a task that is repeated, after a failure or as a speculative twin, sends
-its rows again. Within a task the producer is idempotent, so its own retries cause no duplicates.
+its rows again. Within a task the producer is idempotent, so its own retries cause no duplicates. With the option
+`exactlyOnce` a stream writes transactions: see `pyspark_kafkalite.exactly_once`.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalite_sdk.blocking import ColumnsFuture, Producer
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_kafkalite.collector import freeze_modules
 from pyspark_kafkalite.errors import SchemaError
 from pyspark_kafkalite.pieces import pieces
+from pyspark_kafkalite.sending import send_with
 from pyspark_kafkalite.sink_options import SinkOptions, sink_columns
 
 if TYPE_CHECKING:
     import pyarrow
 
-OPEN_TABLES = 8
+    from pyspark_kafkalite.exactly_once.committer import BatchCommitter
+    from pyspark_kafkalite.exactly_once.decision_log import DecisionLog
 
 
 @dataclass
@@ -51,16 +51,18 @@ class _Sending:
         self._columns = sink_columns(fields, topic=options.topic is not None)
         self._options = options
 
-    def write(self, iterator: Iterator["pyarrow.RecordBatch"]) -> Written:
+    def write(self, iterator: Iterator["pyarrow.RecordBatch"]) -> WriterCommitMessage:
         """Send the rows of a task, and wait until all are acknowledged.
 
         Raises:
             SchemaError: a row has no topic. KafkaError: rows were not acknowledged; others may be in the log.
         """
-        tables = (each for batch in iterator for each in self._tables(batch))
-        return Written(send_tables(self._options.client, tables))
+        return Written(send_with(self._options.client, self._tables(iterator)))
 
-    def _tables(self, batch: "pyarrow.RecordBatch") -> Iterator[tuple[str, "pyarrow.RecordBatch"]]:
+    def _tables(self, iterator: Iterator["pyarrow.RecordBatch"]) -> Iterator[tuple[str, "pyarrow.RecordBatch"]]:
+        return (each for batch in iterator for each in self._tables_of(batch))
+
+    def _tables_of(self, batch: "pyarrow.RecordBatch") -> Iterator[tuple[str, "pyarrow.RecordBatch"]]:
         """Yield the rows of each topic, in pieces that fit into the buffer of the producer."""
         import pyarrow
         from pyarrow import compute
@@ -79,35 +81,54 @@ class _Sending:
             yield from ((topic, each) for each in pieces(chosen))
 
 
-def send_tables(client: Mapping[str, Any], tables: Iterable[tuple[str, "pyarrow.RecordBatch"]]) -> int:
-    """Send rows, wait until all are acknowledged, and return their number.
-
-    Arguments:
-        client: arguments of the producer.
-        tables: topics and columns of records, in `pieces`.
-
-    Raises:
-        KafkaError: rows were not acknowledged; others may be in the log.
-    """
-    rows = 0
-    producer: Producer[bytes, bytes]
-    with Producer(**client) as producer:
-        sent: deque[ColumnsFuture] = deque()
-        for topic, table in tables:
-            rows += table.num_rows
-            sent.append(producer.send_columns(topic, table))
-            while len(sent) > OPEN_TABLES:
-                sent.popleft().result()
-        producer.flush()
-        for each in sent:
-            each.result()
-    freeze_modules()
-    return rows
-
-
 class BatchWriter(_Sending, DataSourceArrowWriter):
     """Appends the rows of a batch to topics."""
 
 
 class StreamWriter(_Sending, DataSourceStreamArrowWriter):
     """Appends the rows of micro-batches to topics."""
+
+
+class ExactlyOnceWriter(_Sending, DataSourceStreamArrowWriter):
+    """Appends the rows of micro-batches to topics in transactions, each batch once.
+
+    Arguments:
+        options, schema: as of `StreamWriter`.
+        decisions: the topic of decisions.
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType, decisions: str) -> None:
+        super().__init__(options, schema)
+        self._decisions = decisions
+
+    def write(self, iterator: Iterator["pyarrow.RecordBatch"]) -> WriterCommitMessage:
+        """Write the rows of a task in a transaction that the driver ends.
+
+        Raises:
+            SchemaError: a row has no topic. KafkaError: rows were not acknowledged; the transaction is aborted.
+        """
+        from pyspark_kafkalite.exactly_once.attempts import current_attempt, write_attempt
+
+        return write_attempt(current_attempt(), self._options.client, self._log(), self._tables(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Decide the batch and commit its transactions; as `BatchCommitter.commit`."""
+        from pyspark_kafkalite.exactly_once.attempts import WrittenOnce
+
+        self._committer().commit([each for each in messages if isinstance(each, WrittenOnce)], batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort the transactions of a batch whose tasks have failed; as `BatchCommitter.abort`."""
+        from pyspark_kafkalite.exactly_once.attempts import WrittenOnce
+
+        self._committer().abort([each if isinstance(each, WrittenOnce) else None for each in messages])
+
+    def _log(self) -> "DecisionLog":
+        from pyspark_kafkalite.exactly_once.decision_log import DecisionLog
+
+        return DecisionLog(self._options.shared, self._decisions)
+
+    def _committer(self) -> "BatchCommitter":
+        from pyspark_kafkalite.exactly_once.committer import BatchCommitter
+
+        return BatchCommitter(self._options, self._log())

@@ -12,8 +12,14 @@ from pyspark_kafkalite.client_options import DEFAULT_CLIENT_ID, PREFIX, SHARED, 
 from pyspark_kafkalite.errors import OptionError, SchemaError
 from pyspark_kafkalite.option_values import ShownOptions, Values, parse_flag, parse_integer
 
-NAMES = ("topic", "includeHeaders", "checkpointLocation", "queryName", "kafka.")
+NAMES = (
+    *("topic", "includeHeaders", "exactlyOnce", "decisionTopic", "checkpointLocation", "queryName"),
+    "kafka.",
+)
 DEFAULTS = {"linger_ms": 20, "batch_size": 256 << 10}
+TRANSACTION_TIMEOUT_MS = 900_000  # the default of `transaction.max.timeout.ms`: a restart of the driver fits into it
+DECISION_TOPIC = "spark-sink-decisions"
+TIMEOUT = "transaction.timeout.ms"
 SILENT = ("metric.reporters", "send.buffer.bytes", "receive.buffer.bytes", "client.dns.lookup", "enable.metrics.push")
 HEADERS = "array<struct<key:string,value:binary>>"
 COLUMNS = {"key": ("binary", "string"), "value": ("binary", "string"), "headers": (HEADERS,), "partition": ("int",)}
@@ -37,12 +43,16 @@ TRANSLATED: Translations = {
     "max.request.size": (("max_request_size",), _at_least(1)),
     "max.in.flight.requests.per.connection": (("max_in_flight",), _at_least(1)),
     "delivery.timeout.ms": (("delivery_timeout_ms",), _at_least(1)),
+    TIMEOUT: (("transaction_timeout_ms",), _at_least(1)),
     "max.block.ms": (("max_block_ms",), _at_least(1)),
     "compression.type": (("compression_type",), _text),
     "compression.gzip.level": (("compression_level",), _at_least(-1)),
     "compression.lz4.level": (("compression_level",), _at_least(1)),
     "compression.zstd.level": (("compression_level",), _at_least(-131_072)),
 }
+
+LOGIN_ARGUMENTS = ("sasl_username", "sasl_password")
+SHARED_ARGUMENTS = {"bootstrap_servers", *LOGIN_ARGUMENTS, *(name for names, _ in SHARED.values() for name in names)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +62,17 @@ class SinkOptions:
     Attributes:
         client: keyword arguments of the producer, with `bootstrap_servers`.
         topic: of all rows; None = each row has it in the column `topic`.
+        decisions: the topic of decisions of the option `exactlyOnce`; None = at least once.
     """
 
     client: Mapping[str, Any]
     topic: str | None
+    decisions: str | None = None
+
+    @property
+    def shared(self) -> Mapping[str, Any]:
+        """The arguments that all clients have."""
+        return {name: value for name, value in self.client.items() if name in SHARED_ARGUMENTS}
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -63,11 +80,36 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     values = Values(options, NAMES)
     values.flag("includeHeaders", False)  # a column `headers` is always written
     found = ShownOptions({**DEFAULTS, **translate(values, TRANSLATED, SILENT, DEFAULT_CLIENT_ID)})
-    _check(found)
     topic = values.text("topic")
     if topic == "":
         raise OptionError("topic", "it is empty, expected the name of a topic, or a column topic")
-    return SinkOptions(found, topic)
+    decisions = _decisions(values, topic)
+    if decisions is not None:
+        found.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
+        _check_acknowledged(found)
+    _check(found)
+    return SinkOptions(found, topic, decisions)
+
+
+def _decisions(values: Values, topic: str | None) -> str | None:
+    """Return the topic of decisions, None = at least once. Raises OptionError."""
+    decisions = values.text("decisionTopic")
+    if not values.flag("exactlyOnce", False):
+        for name, given in (("decisionTopic", decisions), (PREFIX + TIMEOUT, values.text(PREFIX + TIMEOUT))):
+            if given is not None:
+                raise OptionError(name, "it belongs to transactions, expected exactlyOnce true, too")
+        return None
+    if decisions == "" or decisions == topic is not None:
+        raise OptionError("decisionTopic", f"it is {decisions!r}, expected the name of a topic without other records")
+    return decisions or DECISION_TOPIC
+
+
+def _check_acknowledged(found: Mapping[str, Any]) -> None:
+    """Raise OptionError: transactions need all acknowledgements and idempotence."""
+    if found.get("acks", "all") not in ("all", "-1"):
+        raise OptionError(PREFIX + "acks", f"it is {found['acks']}, expected all with exactlyOnce")
+    if not found.get("enable_idempotence", True):
+        raise OptionError(PREFIX + "enable.idempotence", "it is false, expected true with exactlyOnce")
 
 
 def _check(found: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from pyspark_kafkalite.sink_options import sink_options
 from pyspark_kafkalite.stream_offsets import Offsets
 
 if TYPE_CHECKING:
-    from pyspark_kafkalite.sink import BatchWriter, StreamWriter
+    from pyspark_kafkalite.sink import BatchWriter, ExactlyOnceWriter, StreamWriter
     from pyspark_kafkalite.stream_reader import StreamReader
 
 
@@ -54,13 +54,19 @@ class DefaultSource(DataSource):
 
         if overwrite:
             raise OptionError("mode", "overwrite is not possible, as a topic is a log; expected append")
-        return BatchWriter(sink_options(self.options), schema)
+        options = sink_options(self.options)
+        if options.decisions is not None:
+            raise OptionError("exactlyOnce", "only a stream has batches with an id, expected writeStream")
+        return BatchWriter(options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter | ExactlyOnceWriter":
         """Return the writer of a stream; Spark passes `overwrite` by its name. Raises OptionError, SchemaError."""
-        from pyspark_kafkalite.sink import StreamWriter
+        from pyspark_kafkalite.sink import ExactlyOnceWriter, StreamWriter
 
-        return StreamWriter(sink_options(self.options), schema)
+        options = sink_options(self.options)
+        if options.decisions is not None:
+            return ExactlyOnceWriter(options, schema, options.decisions)
+        return StreamWriter(options, schema)
 
 
 class BatchReader(Reading, DataSourceReader):

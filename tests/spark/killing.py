@@ -129,7 +129,7 @@ class Kills:
         if kill.target == PROCESS and kill.phase in COMMIT:
             raise KilledError(kill.phase)
         if kill.target == EXECUTOR:
-            os.kill(_parent(os.getppid()), signal.SIGKILL)
+            os.kill(parent(os.getppid()), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def find_orphans(self, table: Path) -> None:
@@ -143,7 +143,8 @@ class Kills:
                 seen.write_text(json.dumps(wanted))
 
 
-def _parent(pid: int) -> int:
+def parent(pid: int) -> int:
+    """Return the parent of a process."""
     stat = Path(f"/proc/{pid}/stat").read_text()
     return int(stat[stat.rindex(")") + 2 :].split()[1])
 

@@ -79,6 +79,20 @@ def test_source_sink_and_ingest(
     assert len(set(zip(table["_partition"], table["_offset"], strict=True))) == COUNT
 
 
+def test_exactly_once_sink(spark: SparkSession, kafka: SecureKafka, tmp_path: Path) -> None:
+    source, target, given = "exactly-once-source", "exactly-once-target", addressed(kafka, "plaintext")
+    for topic in (source, target):
+        create(kafka, topic, 2)
+    rows = spark.range(COUNT).selectExpr("CAST(id AS STRING) AS value")
+    rows.write.format("kafkalite").mode("append").options(**given, topic=source).save()
+    stream = spark.readStream.format("kafkalite").options(**given, subscribe=source, startingOffsets="earliest")
+    writer = stream.option("maxOffsetsPerTrigger", "200").load().select("value").writeStream.format("kafkalite")
+    writer = writer.options(**given, topic=target, exactlyOnce="true", checkpointLocation=str(tmp_path / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    written = spark.read.format("kafkalite").options(**given, subscribe=target, isolation="read_committed").load()
+    assert sorted(int(row.value) for row in written.select("value").collect()) == list(range(COUNT))
+
+
 def test_wrong_password_is_one_clear_line(spark: SparkSession, kafka: SecureKafka) -> None:
     given = addressed(kafka, "sasl_ssl", "wrong")
     with pytest.raises(PySparkException, match=r"(?i)authentication.*") as caught:

@@ -18,6 +18,7 @@ from kafkalite_sdk.admin.transaction_types import (
     TransactionListing,
 )
 from kafkalite_sdk.client.coordinators import TRANSACTION
+from kafkalite_sdk.values import DetachedTransaction
 
 if TYPE_CHECKING:
     from kafkalite.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -249,6 +250,23 @@ class Transactions:
         described = (await self.describe(transactional_id, timeout=left_s()))[transactional_id]
         fenced = await self._fence({transactional_id: described.timeout_ms}, left_s())
         return fenced[transactional_id]
+
+    async def end(
+        self, *detached: DetachedTransaction, committed: bool, timeout: float | None = None
+    ) -> Outcomes[DetachedTransaction, None]:
+        """Commit or abort transactions that their producers have detached. A repeated call has the same outcome.
+
+        Arguments:
+            detached: results of `Producer.detach_transaction`.
+            committed: commit, else abort.
+
+        Errors of a transaction: ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError and
+        InvalidProducerIdMappingError mean that it has ended otherwise: its timeout has passed, or another producer has
+        the transactional id.
+        """
+        from kafkalite_sdk.admin.detached import end_detached
+
+        return await end_detached(self._driver, detached, committed, timeout)
 
     async def fence_producers(
         self, *transactional_ids: str, timeout: float | None = None

@@ -110,5 +110,6 @@ class Transactions(Part[transactions.Transactions]):
     find_open = wait_for(transactions.Transactions.find_open)
     find_hanging = wait_for(transactions.Transactions.find_hanging)
     abort = wait_for(transactions.Transactions.abort)
+    end = wait_for(transactions.Transactions.end)
     terminate = wait_for(transactions.Transactions.terminate)
     fence_producers = wait_for(transactions.Transactions.fence_producers)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.membership.settings import MemberIdentity
     from kafkalite_sdk.producer.handler import BatchHandler
     from kafkalite_sdk.producer.transactions.participants import TransactionalConsumer
+    from kafkalite_sdk.values import DetachedTransaction
 
 T = TypeVar("T")
 Rows = list[tuple[str, int, int, int]]
@@ -352,6 +353,17 @@ class Producer(BlockingClient[_LoopProducer[K, V]], Generic[K, V]):
         Raises: as `kafkalite_sdk.Producer.abort_transaction`.
         """
         self._run(self._client.abort_transaction, timeout)
+
+    def detach_transaction(self, timeout: float | None = None) -> "DetachedTransaction | None":
+        """Leave the open transaction to another process: flush, and close without an end of the transaction.
+
+        Arguments:
+            timeout: in seconds; None = until all records have their outcomes.
+
+        Returns: as `kafkalite_sdk.Producer.detach_transaction`.
+        Raises: as `kafkalite_sdk.Producer.detach_transaction`.
+        """
+        return self._run(self._client.detach_transaction, timeout)
 
 
 def _in_loop(source: T) -> "T | ConsumerInTransactions":

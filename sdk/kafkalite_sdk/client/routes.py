@@ -47,6 +47,7 @@ ROUTES: dict[int, Row] = {
     21: Row(Route.LEADER, True),  # DeleteRecords
     22: Row(Route.TRANSACTION, False),  # InitProducerId with a transactional id: each one increments the epoch
     23: Row(Route.LEADER, True),  # OffsetForLeaderEpoch
+    26: Row(Route.TRANSACTION, True),  # EndTxn: a second one with the same outcome changes nothing (KIP-890)
     27: Row(Route.LEADER, False),  # WriteTxnMarkers: a second marker may end the next transaction
     29: Row(Route.ANY, True),  # DescribeAcls
     30: Row(Route.CONTROLLER, True),  # CreateAcls

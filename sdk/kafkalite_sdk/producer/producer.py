@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.producer.transactions.block import Transaction
     from kafkalite_sdk.producer.transactions.calls import Transactions
     from kafkalite_sdk.producer.transactions.participants import TransactionalConsumer
-    from kafkalite_sdk.values import OffsetAndMetadata
+    from kafkalite_sdk.values import DetachedTransaction, OffsetAndMetadata
 
 LOGGER = logging.getLogger("kafkalite_sdk.producer.producer")
 CLOSE_S = 1.0  # for writing queued requests when all records have their outcomes
@@ -505,6 +505,27 @@ class Producer(Generic[K, V]):
         """
         _check_timeout(timeout)
         await self._transactions().abort(timeout)
+
+    async def detach_transaction(self, timeout: float | None = None) -> "DetachedTransaction | None":
+        """Leave the open transaction to another process: flush, and close without an end of the transaction.
+
+            detached = await producer.detach_transaction()
+            ...  # elsewhere, before transaction_timeout_ms has passed
+            outcomes = await admin.transactions.end(detached, committed=True)
+
+        Arguments:
+            timeout: in seconds; None = until all records have their outcomes.
+
+        Returns:
+            What ends the transaction; None = there is nothing to end, as no record was sent.
+
+        Raises:
+            TransactionAbortedError: a record has failed; abort the transaction. KafkaTimeoutError: records have no
+            outcome in time; the transaction is still open here. ClientUseError: no transaction is open.
+        """
+        _check_timeout(timeout)
+        await self._started().flush(timeout)
+        return await self._transactions().detach(timeout)
 
 
 def _check_timeout(timeout: float | None) -> None:

@@ -82,7 +82,7 @@ def send_rows(sending: Sending, batches: "Iterator[pyarrow.RecordBatch]") -> "It
     import pyarrow
 
     from pyspark_kafkalite.pieces import pieces
-    from pyspark_kafkalite.sink import send_tables
+    from pyspark_kafkalite.sending import send_with
 
     tables = (
         (sending.topic, piece)
@@ -90,7 +90,7 @@ def send_rows(sending: Sending, batches: "Iterator[pyarrow.RecordBatch]") -> "It
         if batch.num_rows
         for piece in pieces(record_columns(batch, keep=sending.keep))
     )
-    yield pyarrow.RecordBatch.from_pydict({"rows": [send_tables(sending.client, tables)]})
+    yield pyarrow.RecordBatch.from_pydict({"rows": [send_with(sending.client, tables)]})
 
 
 def record_columns(rows: "pyarrow.RecordBatch", *, keep: bool) -> "pyarrow.RecordBatch":

@@ -35,9 +35,31 @@ def test_batches_are_large_by_default_and_javas_names_are_translated() -> None:
     }
 
 
+def test_exactly_once_has_a_topic_of_decisions_and_a_long_timeout() -> None:
+    assert sink_options(SERVERS).decisions is None
+    found = sink_options({**SERVERS, "exactlyOnce": "true"})
+    assert found.decisions == "spark-sink-decisions" and found.client["transaction_timeout_ms"] == 900_000
+    assert found.shared == {"bootstrap_servers": "localhost:9092", "client_id": "spark-kafkalite"}
+    given = {"exactlyonce": "TRUE", "decisionTopic": "mine", "kafka.transaction.timeout.ms": "60000"}
+    found = sink_options({**SERVERS, **given})
+    assert found.decisions == "mine" and found.client["transaction_timeout_ms"] == 60_000
+
+
 @pytest.mark.parametrize(
     ("options", "option", "reason"),
     [
+        ({"exactlyOnce": "yes"}, "exactlyOnce", "'yes', expected true or false"),
+        ({"decisionTopic": "x"}, "decisionTopic", "expected exactlyOnce true, too"),
+        ({"kafka.transaction.timeout.ms": "5"}, "kafka.transaction.timeout.ms", "expected exactlyOnce true, too"),
+        ({"exactlyOnce": "true", "decisionTopic": ""}, "decisionTopic", "expected the name of a topic"),
+        ({"exactlyOnce": "true", "decisionTopic": "t", "topic": "t"}, "decisionTopic", "without other records"),
+        ({"exactlyOnce": "true", "kafka.acks": "1"}, "kafka.acks", "all"),
+        ({"exactlyOnce": "true", "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence", "idempotence"),
+        (
+            {"exactlyOnce": "true", "kafka.transaction.timeout.ms": "x"},
+            "kafka.transaction.timeout.ms",
+            "expected a whole number",
+        ),
         ({"topic": ""}, "topic", "the name of a topic"),
         ({"subscribe": "orders"}, "subscribe", "does not exist"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer", "Spark decides it"),

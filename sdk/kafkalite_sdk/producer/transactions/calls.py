@@ -19,6 +19,7 @@ from kafkalite_sdk.producer.transactions.participants import (
     offsets_by_partition,
 )
 from kafkalite_sdk.producer.transactions.state import OffsetsToSend, Phase
+from kafkalite_sdk.values import DetachedTransaction
 
 
 class Transactions:
@@ -197,6 +198,33 @@ class Transactions:
             await self.driver.wait(lambda: machine.ended >= number, timeout_s, "the transaction was not aborted")
         if machine.phase is Phase.CLOSED:
             self.raise_error()
+
+    async def detach(self, timeout_s: float | None) -> DetachedTransaction | None:
+        """Leave the open transaction to another process when all of its records are acknowledged.
+
+        Arguments:
+            timeout_s: in seconds; None = until all records have their outcomes.
+
+        Raises:
+            TransactionAbortedError: it must be aborted. KafkaTimeoutError: records have no outcome in time; it is
+            still open here. ClientUseError: no transaction is open.
+        """
+        machine, records = self.machine, self.driver.records
+        if not self.open:
+            self.raise_error()
+            raise ClientUseError(f"{self.driver.name}: {NO_TRANSACTION}")
+        text = f"{self.driver.name}: records of the transaction are not acknowledged"
+        await records.wait_until(
+            lambda: machine.phase is not Phase.OPEN or not (records.records_open() or machine.transaction.offsets),
+            timeout_s,
+            text,
+        )
+        self.raise_error()
+        if machine.phase is not Phase.OPEN:
+            raise ClientUseError(f"{self.driver.name}: {NO_TRANSACTION}")
+        found = machine.detach()
+        self.driver.changed()
+        return found
 
     def begin_abort(self) -> None:
         """Begin to abort the open transaction, without a wait."""

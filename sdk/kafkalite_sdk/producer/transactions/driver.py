@@ -121,7 +121,8 @@ class TransactionDriver:
         elif machine.phase is Phase.COMMITTING:
             records.reject_records(ClientUseError("the transaction is being committed; begin another one first"))
         elif machine.phase is Phase.CLOSED and machine.error is not None:
-            self.participants.return_to_committed()
+            if not isinstance(machine.error, ClientUseError):  # else the transaction is detached, not aborted
+                self.participants.return_to_committed()
             records.give_up(machine.error)
         records.schedule()
 

@@ -19,15 +19,25 @@ from math import inf
 from typing import Any
 
 from kafkalite.backoff import Backoff
-from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, TransactionAbortedError, error_class, error_for
+from kafkalite.errors import (
+    ClientUseError,
+    DecodeError,
+    KafkaError,
+    KafkaErrorCode,
+    TransactionAbortedError,
+    error_class,
+    error_for,
+)
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, ProducerId
 from kafkalite_sdk.producer.transactions import failures, requests
 from kafkalite_sdk.producer.transactions.reactions import SEVERITY, Reaction, Step, reaction_to
 from kafkalite_sdk.producer.transactions.retries import Retries
 from kafkalite_sdk.producer.transactions.state import V1, V2, OffsetsToSend, OpenTransaction, Phase, TransactionCall
+from kafkalite_sdk.values import DetachedTransaction
 
 CONCURRENT = KafkaErrorCode.CONCURRENT_TRANSACTIONS
+DETACHED_TEXT = "its transaction is detached, admin.transactions.end ends it; create another producer to continue"
 
 
 class TransactionMachine:
@@ -150,6 +160,17 @@ class TransactionMachine:
             self.error = error
             self.ended += 1
             self.transaction.fail_offsets(error)
+
+    def detach(self) -> DetachedTransaction | None:
+        """Leave the open transaction to another process, and close; the phase is OPEN and no record is open.
+
+        Returns:
+            What ends the transaction; None = the coordinator does not know it, as nothing was sent.
+        """
+        assert self.phase is Phase.OPEN, self.phase
+        found = DetachedTransaction(self.transactional_id, *self.identity, self.transaction.version)
+        self.close(ClientUseError(f"transactional id {self.transactional_id}: {DETACHED_TEXT}"))
+        return found if self.transaction.begun else None
 
     def abort_error(self) -> TransactionAbortedError:
         """Return the error of a transaction that is aborted."""

@@ -5,6 +5,7 @@ from kafkalite_sdk.producer.partition_sender import ProducerId
 from kafkalite_sdk.producer.transactions.reactions import Reaction, Step, reaction_to
 from kafkalite_sdk.producer.transactions.requests import init_producer_id
 from kafkalite_sdk.producer.transactions.state import V1, V2, Phase
+from kafkalite_sdk.values import DetachedTransaction
 
 from kafkalite.errors import (
     KafkaError,
@@ -56,6 +57,24 @@ def test_a_transaction_without_records_sends_nothing(version):
         end()
         assert world.machine.phase is Phase.READY
     assert world.sent == [] and world.machine.ended == 2
+
+
+@both
+def test_a_detached_transaction_is_left_open(version):
+    world = started(version)
+    world.begin()
+    world.produce()
+    world.run()
+    assert world.machine.detach() == DetachedTransaction("orders-writer", 7, 0, version)
+    world.run()
+    assert world.machine.phase is Phase.CLOSED and END not in world.sent and world.coordinator.ends == []
+
+
+@both
+def test_nothing_is_detached_without_records(version):
+    world = started(version)
+    world.begin()
+    assert world.machine.detach() is None
 
 
 @both
