@@ -1,12 +1,10 @@
-"""Kills processes of a query whose sink has `exactlyOnce`, in given phases; `killing.Kills` has the order.
+"""Kills processes of a query whose sink has `exactlyOnce`, in given phases, in the order of `Kills`.
 
 The source `killed-sink` is `kafkalite` with the option `kills`, the directory of the kills.
 """
 
 import os
-import signal
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -23,8 +21,7 @@ from pyspark_kafkalite.exactly_once.decisions import Decision
 from pyspark_kafkalite.sink import ExactlyOnceWriter
 from pyspark_kafkalite.sink_options import SinkOptions, sink_options
 
-from tests.spark import killing
-from tests.spark.killing import Kill
+from tests.spark.killing import Kills
 
 OPTION = "kills"
 WORKER = (
@@ -40,30 +37,13 @@ COMMIT = (
     "sink before the batch is complete",
     "sink after its commit",
 )
-ALL = (*WORKER, *COMMIT)
-
-STALLED = "stalled task"
-"""What does not end a process: the attempt waits until Spark has killed it, as a speculative one has ended."""
-
-
-class SinkKills(killing.Kills):
-    """The kills of a sink. Its driver is the JVM that the commits belong to, and the Python process that started it."""
-
-    def _kill(self, kill: Kill, table: Path | None) -> None:
-        if kill.target == STALLED:
-            while True:
-                signal.pause()
-        if kill.target == killing.DRIVER:
-            os.kill(int((self.directory / "driver.pid").read_text()), signal.SIGKILL)
-            os.kill(killing.parent(os.getppid()), signal.SIGKILL)
-        super()._kill(kill, table)
 
 
 class KilledProducer(Producer[bytes, bytes]):
     """The producer of a task that is killed around the end of its work."""
 
     def detach_transaction(self, timeout: float | None = None) -> DetachedTransaction | None:
-        kills = SinkKills.of_this_process()
+        kills = Kills.of_this_process()
         kills.reached(WORKER[2])
         found = super().detach_transaction(timeout)
         kills.reached(WORKER[3])
@@ -74,7 +54,7 @@ class KilledLog(DecisionLog):
     """The log of decisions of a driver that is killed around its appends."""
 
     def append(self, query: str, decision: Decision) -> int:
-        kills = SinkKills.of_this_process()
+        kills = Kills.of_this_process()
         kills.reached(COMMIT[3] if decision.complete else COMMIT[0])
         offset = super().append(query, decision)
         if not decision.complete:
@@ -87,7 +67,7 @@ class KilledCommitter(BatchCommitter):
 
     def _end(self, query: str, decision: Decision) -> None:
         super()._end(query, decision._replace(transactions=decision.transactions[:1]))
-        SinkKills.of_this_process().reached(COMMIT[2])
+        Kills.of_this_process().reached(COMMIT[2])
         super()._end(query, decision)
 
 
@@ -109,7 +89,7 @@ class KilledWriter(ExactlyOnceWriter):
             return super().write(iterator)
 
     def _tables(self, iterator: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-        kills = SinkKills.of_this_process()
+        kills = Kills.of_this_process()
         for number, each in enumerate(super()._tables(iterator)):
             if not number:
                 kills.reached(WORKER[0])
@@ -119,7 +99,7 @@ class KilledWriter(ExactlyOnceWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         os.environ["KAFKALITE_KILLS"] = self._kills
         super().commit(messages, batchId)
-        SinkKills.of_this_process().reached(COMMIT[4])
+        Kills.of_this_process().reached(COMMIT[4])
 
     def _log(self) -> DecisionLog:
         return KilledLog(self._options.shared, self._decisions)
