@@ -8,7 +8,8 @@ A pure machine: it has sessions, epochs and eviction; of a partition it stores o
    FETCH_SESSION_ID_NOT_FOUND on its next connection and names its partitions again.
 5. All sessions together take at most `bytes_max` bytes: a new session that does not fit is not opened, and a session
    that grows beyond the limit is closed. A client without a session names all its partitions each time.
-6. A session can be evicted if it was idle for `EVICTION_MS`; for a slot also if it is that old and its number of
+6. A session belongs to the principal that opened it: for others it does not exist.
+7. A session can be evicted if it was idle for `EVICTION_MS`; for a slot also if it is that old and its number of
    partitions has fewer binary digits than that of the new one. Finding one takes the same time for any number.
 
 Kafka counts sessions only, keeps them until their slot is needed, and evicts the smallest old one for a larger one.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Principal
 
 EVICTION_MS = 120_000
 PARTITION_BYTES = 360  # measured: the entry, its key, the numbers of the request and of the response
@@ -121,13 +123,16 @@ class FetchSession:
         by_id: its requests name topics by id.
         owner: the connection of the last request.
         now_ms: monotonic time.
+        principal: who opened it; None = a client without authentication.
 
     Attributes:
+        acl_version: of the ACLs by which the partitions with a handle are authorised.
         memory_bytes: of the partitions; counted_bytes: those of them that all sessions together count.
         size_class: binary digits of the number of partitions, since `classed_ms`.
     """
 
     __slots__ = (
+        "acl_version",
         "by_id",
         "classed_ms",
         "counted_bytes",
@@ -137,10 +142,13 @@ class FetchSession:
         "memory_bytes",
         "owner",
         "partitions",
+        "principal",
         "size_class",
     )
 
-    def __init__(self, by_id: bool, owner: Hashable, now_ms: int) -> None:
+    def __init__(self, by_id: bool, owner: Hashable, now_ms: int, principal: Principal | None = None) -> None:
+        self.acl_version = -1
+        self.principal = principal
         self.id = SESSION_NONE
         self.by_id = by_id
         self.owner = owner
@@ -223,7 +231,13 @@ class FetchSessions:
         return iter(self._sessions.values())
 
     def resume(
-        self, session_id: int, epoch: int, by_id: bool, owner: Hashable, now_ms: int
+        self,
+        session_id: int,
+        epoch: int,
+        by_id: bool,
+        owner: Hashable,
+        now_ms: int,
+        principal: Principal | None = None,
     ) -> FetchSession | KafkaErrorCode:
         """Find the session that an incremental request continues, or the error code that the client must get.
 
@@ -232,9 +246,10 @@ class FetchSessions:
             by_id: the request names topics by id.
             owner: the connection of the request.
             now_ms: monotonic time.
+            principal: who sends the request; the sessions of others do not exist for it.
         """
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.principal != principal:
             return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
             return KafkaErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -277,6 +292,12 @@ class FetchSessions:
                 return False
             self._classify(session)
         return True
+
+    def end(self, session_id: int, principal: Principal | None) -> None:
+        """Close a session at the request of a principal; an unknown id, and a session of another one, are ignored."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.principal == principal:
+            self.close(session_id)
 
     def close(self, session_id: int) -> None:
         """Close a session; an unknown id is ignored."""

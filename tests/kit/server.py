@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafkalite._speedups.codec import decode, encode_request, read_response_header
+from kafkalite.model import Principal
 from kafkalite.net.client import ClientConnection
 from kafkalite.net.memory_transport import MemoryHub
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
@@ -205,9 +206,10 @@ class Hub(MemoryHub):
 class Wire:
     """One connection into the pipeline of a running broker."""
 
-    def __init__(self, hub: Hub, listener: str = "memory") -> None:
+    def __init__(self, hub: Hub, listener: str = "memory", principal: Principal | None = None) -> None:
         self._hub = hub
         self._client = hub.connect(listener)
+        self._client.connection.principal = principal
         self._open: deque[tuple[type[Request], int]] = deque()
         self._ready: deque[Any] = deque()
         self._bytes = bytearray()

@@ -47,4 +47,4 @@ cdef class Connection(Frames):
     cdef readonly str peer_host, local_host, listener
     cdef readonly int peer_port, local_port
     cdef public bint authenticated
-    cdef public object state, principal
+    cdef public object state, principal, decisions

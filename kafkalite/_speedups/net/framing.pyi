@@ -42,6 +42,7 @@ class Connection(Frames):
     authenticated: bool
     state: Any
     principal: Any
+    decisions: Any  # about the principal, which are kept; None: there are none
     def __init__(
         self, hub: Hub, listener: str = "", peer: tuple[str, int] = ..., local: tuple[str, int] = ...
     ) -> None: ...

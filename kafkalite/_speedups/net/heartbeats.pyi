@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 from kafkalite._speedups.net.framing import FrameInterceptor
 
@@ -11,6 +11,7 @@ class Heartbeats(FrameInterceptor):
         *,
         classic: Callable[[str, str, str | None, int], bool] | None,
         consumer: Callable[[str, str, str | None, int, str | None, str], int | None] | None,
+        authorized: Callable[[Any, str], bool] | None = None,
     ) -> None:
         """Set the callbacks that serve heartbeats without changes; without them all heartbeats are dispatched.
 
@@ -20,4 +21,6 @@ class Heartbeats(FrameInterceptor):
             consumer: called with group, member id, instance id, member epoch, client id and client host of a
                 ConsumerGroupHeartbeat without changes; returns the heartbeat interval of the response in ms, or None
                 if the heartbeat changes something.
+            authorized: called with the connection and the group before either; returns whether the client is known to
+                be allowed to read the group. None = every client is.
         """

@@ -5,7 +5,9 @@ group coordinator and writes the response. Rules:
 
 1. A heartbeat is answered here only if the dispatcher would return the same response and change nothing but the time of
    the member's last heartbeat: no record, no timer. The registered callbacks decide this.
-2. Uncommon heartbeats (changes, tagged fields, malformed bytes) are left to the dispatcher.
+2. With an authorizer, the callback `authorized` knows whether the client is allowed to read the group. It decides
+   nothing: a heartbeat without a kept decision is dispatched.
+3. Uncommon heartbeats (changes, tagged fields, malformed bytes) are left to the dispatcher.
 
 Sources: HeartbeatRequest.json, ConsumerGroupHeartbeatRequest.json and their responses, of Apache Kafka 4.3.
 """
@@ -42,12 +44,13 @@ cdef inline bint starts_empty(Span *span) noexcept:
 
 cdef class Heartbeats(FrameInterceptor):
     """See heartbeats.pyi."""
-    cdef object classic, consumer
+    cdef object classic, consumer, authorized
 
-    def register_callbacks(self, *, classic, consumer):
+    def register_callbacks(self, *, classic, consumer, authorized=None):
         """Register the callbacks. See heartbeats.pyi."""
         self.classic = classic
         self.consumer = consumer
+        self.authorized = authorized
         self.takes[CLASSIC_KEY] = classic is not None
         self.takes[CONSUMER_KEY] = consumer is not None
 
@@ -64,12 +67,15 @@ cdef class Heartbeats(FrameInterceptor):
         take(&span, 4)
         try:
             if key == CLASSIC_KEY:
-                return self.of_classic(frame, &span, version)
+                return self.of_classic(connection, frame, &span, version)
             return self.of_consumer(connection, frame, &span, version)
         except UnicodeDecodeError:
             return None
 
-    cdef bytes of_classic(self, const uint8_t *frame, Span *span, int16_t version):
+    cdef bint may_answer(self, Connection connection, str group) except -1:
+        return self.authorized is None or self.authorized(connection, group)
+
+    cdef bytes of_classic(self, Connection connection, const uint8_t *frame, Span *span, int16_t version):
         cdef bint flexible = version >= CLASSIC_FLEXIBLE_SINCE
         cdef Text group, member, instance
         cdef int32_t generation
@@ -85,6 +91,8 @@ cdef class Heartbeats(FrameInterceptor):
         if version >= CLASSIC_INSTANCE_SINCE:
             instance = take_text(span, flexible)
         if (flexible and not starts_empty(span)) or span.left != 0 or group.at == NULL or member.at == NULL:
+            return None
+        if not self.may_answer(connection, decoded(group)):
             return None
         if not self.classic(decoded(group), decoded(member), decoded(instance), generation):
             return None
@@ -103,6 +111,8 @@ cdef class Heartbeats(FrameInterceptor):
         epoch = take_i32(span)
         instance = take_text(span, True)
         if not has_no_changes(span, version) or group.at == NULL or member.at == NULL:
+            return None
+        if not self.may_answer(connection, decoded(group)):
             return None
         interval_ms = self.consumer(
             decoded(group), decoded(member), decoded(instance), epoch, decoded(client), connection.peer_host

@@ -19,6 +19,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kafkalite.server.requests.call import TransactionCall
 from kafkalite.server.requests.transaction_errors import code_of_version
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.topic_names import is_internal
 from kafkalite.state.transactions.requests import AddPartitions, VerifyPartitions
 from kafkalite.state.transactions.states import TransactionVersion
@@ -108,7 +109,7 @@ def check_partitions(
     errors: dict[TopicPartition, int] = {}
     for topic in transaction.topics:
         known = call.context.image.topic(topic.name, b"", by_id=False)
-        hidden = call.version < OF_BROKERS_SINCE and is_internal(topic.name)
+        hidden = call.version < OF_BROKERS_SINCE and (is_internal(topic.name) or not may_write(call, topic.name))
         for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
             wanted.add(partition)
@@ -118,6 +119,12 @@ def check_partitions(
                 errors[partition] = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             yield
     return frozenset(wanted), errors
+
+
+def may_write(call: TransactionCall, topic: str) -> bool:
+    """Return whether the client may write to a topic."""
+    authorization = call.authorization
+    return authorization is None or authorization.allows(AclOperation.WRITE, AclResourceType.TOPIC, topic)
 
 
 def answer(call: TransactionCall, transactions: Sequence[Transaction], results: Sequence[Errors]) -> None:

@@ -4,8 +4,8 @@ Version notes: v1 reports whether a member uses the classic or the consumer prot
 exist or is a classic group fails with GROUP_ID_NOT_FOUND.
 """
 
-from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.cluster.metadata.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode, shorten
@@ -16,10 +16,15 @@ from kafkalite.protocol.messages.consumer_group_describe import (
 from kafkalite.server.requests.authorized_operations import group_operations
 from kafkalite.server.requests.call import GroupCall
 from kafkalite.server.requests.group_responses import answer_each
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer.requests import GroupDescription, MemberDescription
 from kafkalite.state.groups.machine import GroupMachine
 
+if TYPE_CHECKING:  # imported with an authorizer
+    from kafkalite.server.security.authorization import Authorization
+
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 Group = ConsumerGroupDescribeResponse.DescribedGroup
@@ -37,24 +42,44 @@ def consumer_group_describe(
         return ConsumerGroupDescribeResponse(
             groups=[refuse(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
         )
-    operations = partial(group_operations, request.include_authorized_operations, call.authorization)
-    query = partial(describe, call.context.image, operations)
+    query = partial(describe, call, call.context.image, request.include_authorized_operations)
     answer_each(call, names, query, refuse, ConsumerGroupDescribeResponse)
     return None
 
 
-def describe(image: ClusterImage, operations: Callable[[str], int], name: str, machine: GroupMachine) -> Group:
-    """Describe a group from its shard, with the operations that the client is authorized for."""
+def describe(call: GroupCall, image: ClusterImage, asked: bool, name: str, machine: GroupMachine) -> Group:
+    """Describe a group from its shard.
+
+    Arguments:
+        call: of the request.
+        image: the cluster.
+        asked: whether the client asks for the operations that it is authorized for.
+        name: of the group.
+        machine: of its shard.
+    """
     if not name:
         return refuse(name, KafkaErrorCode.INVALID_GROUP_ID)
     described = machine.consumers.describe(name)
     if described is not None:
         group = convert_group(image, described)
-        group.authorized_operations = operations(name)
+        if call.authorization is not None and not may_describe_topics(call.authorization, group):
+            return refuse(name, KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
+        if asked:
+            group.authorized_operations = group_operations(call, name)
         return group
     is_classic = name in machine.registry or name in machine.offsets
     text = f"Group {name} is not a consumer group." if is_classic else f"Group {name} not found."
     return refuse(name, KafkaErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def may_describe_topics(authorization: "Authorization", group: Group) -> bool:
+    """Return whether a client may describe all topics that the members of a group read."""
+    names: set[str] = set()
+    for member in group.members:
+        names.update(member.subscribed_topic_names)
+        for assignment in (member.assignment, member.target_assignment):
+            names.update(each.topic_name for each in assignment.topic_partitions)
+    return len(authorization.allowed_names(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)) == len(names)
 
 
 def convert_group(image: ClusterImage, group: GroupDescription) -> Group:

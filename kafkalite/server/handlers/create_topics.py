@@ -16,6 +16,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.server.requests.call import TopicCall
 from kafkalite.server.requests.topic_log import log_created
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 
 DEFAULT = -1
 OBJECTS_EACH = 40  # a topic has some 35 settings
@@ -97,6 +98,17 @@ def describe_created(call: TopicCall, new: NewTopic, validate_only: bool) -> Res
         RefusedError,
     ):  # deleted, or created by another request, while the other topics of this one were created
         return Result(name=new.name, error_code=0, error_message=None)
+    authorization = call.authorization
+    if authorization is not None and not authorization.allows(
+        AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, new.name, log_denied=False
+    ):
+        return Result(
+            name=new.name,
+            topic_id=bytes(16) if validate_only else image.topic_id,
+            error_code=0,
+            error_message=None,
+            topic_config_error_code=KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     configs = {key: value for key, value in new.configs.items() if value is not None}
     settings = describe_topic(call.context.config, configs)
     return Result(

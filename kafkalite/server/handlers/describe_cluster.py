@@ -39,8 +39,6 @@ def build_response(call: ClusterCall, request: DescribeClusterRequest) -> Descri
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        cluster_authorized_operations=cluster_operations(
-            request.include_cluster_authorized_operations, call.authorization
-        ),
+        cluster_authorized_operations=cluster_operations(call, asked=request.include_cluster_authorized_operations),
         brokers=[Broker(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
     )

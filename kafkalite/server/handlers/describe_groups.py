@@ -6,7 +6,6 @@ members used the consumer protocol, so that other tools can display subscription
 Source: ClassicGroup.asDescribedGroup.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from kafkalite.errors import KafkaErrorCode, shorten
@@ -27,15 +26,15 @@ Member = Group.DescribedGroupMember
 def describe_groups(call: GroupCall, request: DescribeGroupsRequest) -> None:
     """Describe each group independently."""
     names = list(dict.fromkeys(request.groups))  # each once: a response may be far longer than a name
-    operations = partial(group_operations, request.include_authorized_operations, call.authorization)
-    answer_each(call, names, partial(describe, call.version, operations), refuse, DescribeGroupsResponse)
+    query = partial(describe, call, request.include_authorized_operations)
+    answer_each(call, names, query, refuse, DescribeGroupsResponse)
 
 
-def describe(version: int, operations: Callable[[str], int], name: str, machine: GroupMachine) -> Group:
-    """Describe a group from its shard, with the operations that the client is authorized for."""
-    group = describe_group(version, name, machine)
-    if not group.error_code:
-        group.authorized_operations = operations(name)
+def describe(call: GroupCall, asked: bool, name: str, machine: GroupMachine) -> Group:
+    """Describe a group from its shard, with the operations that the client is authorized for, if it asks for them."""
+    group = describe_group(call.version, name, machine)
+    if asked and not group.error_code:
+        group.authorized_operations = group_operations(call, name)
     return group
 
 

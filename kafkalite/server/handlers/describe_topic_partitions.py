@@ -2,7 +2,7 @@
 (KIP-966).
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from heapq import merge
 from itertools import islice
 
@@ -15,6 +15,7 @@ from kafkalite.protocol.messages.describe_topic_partitions import (
 from kafkalite.server.requests.authorized_operations import topic_operations
 from kafkalite.server.requests.call import ClusterCall
 from kafkalite.server.requests.partition_description import PartitionDescriber
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.topic_names import complaint, is_internal
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -37,7 +38,7 @@ def steps_of(
     cursor = request.cursor
     start_topic, start_partition = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
     answered, next_cursor = call.elements(), None
-    for name in (yield from sorted_names(request, image, start_topic)):
+    for name in (yield from sorted_names(call, request, image, start_topic)):
         yield
         first = max(0, start_partition) if name == start_topic else 0
         if limit == 0:
@@ -45,7 +46,7 @@ def steps_of(
             break
         topic = image.topics.get(name)
         if topic is None:
-            answered.add(unknown(name, topic_operations(call.authorization, name)))
+            answered.add(unknown(call, name))
             continue
         described = yield from describe(call, image, topic, first, limit)
         answered.add(described, 1 + len(described.partitions))
@@ -58,14 +59,16 @@ def steps_of(
 
 
 def sorted_names(
-    request: DescribeTopicPartitionsRequest, image: ClusterImage, start: str
+    call: ClusterCall, request: DescribeTopicPartitionsRequest, image: ClusterImage, start: str
 ) -> Generator[None, None, Iterable[str]]:
     """Return the requested names from `start` on, sorted. They are sorted in parts: 100,000 at once take 50 ms."""
     asked: dict[str, None] = {}
     for topic in request.topics:
         asked[topic.name] = None
         yield
-    names = asked or image.topics
+    names: Collection[str] = asked or image.topics
+    if not asked and call.authorization is not None:
+        names = call.authorization.allowed_names(AclOperation.DESCRIBE, AclResourceType.TOPIC, names, log_denied=False)
     left, parts = iter(names), []
     while part := list(islice(left, SORTED_AT_ONCE)):
         parts.append(sorted(name for name in part if name >= start))
@@ -73,7 +76,7 @@ def sorted_names(
     return merge(*parts)
 
 
-def unknown(name: str, operations: int) -> Topic:
+def unknown(call: ClusterCall, name: str) -> Topic:
     error = KafkaErrorCode.INVALID_TOPIC_EXCEPTION if complaint(name) else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return Topic(
         error_code=error,
@@ -81,7 +84,7 @@ def unknown(name: str, operations: int) -> Topic:
         topic_id=bytes(16),
         is_internal=is_internal(name),
         partitions=[],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=topic_operations(call, name),
     )
 
 
@@ -115,5 +118,5 @@ def describe(
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=topic_operations(call.authorization, topic.name),
+        topic_authorized_operations=topic_operations(call, topic.name),
     )

@@ -14,6 +14,7 @@ from kafkalite.protocol.messages.describe_transactions import (
 from kafkalite.server.requests.call import TransactionCall
 from kafkalite.server.requests.transaction_states import STATE_NAMES
 from kafkalite.slicing import Steps
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.transactions.metadata import TransactionMetadata
 
 NONE = -1
@@ -33,7 +34,7 @@ def describe_each(call: TransactionCall, ids: list[str], gathered: FanIn[State])
     for at, transactional_id in enumerate(ids):
         put = partial(gathered.put, at)
         if transactional_id:
-            found = partial(put_found, put, transactional_id)
+            found = partial(put_found, call, put, transactional_id)
             failed = partial(put_failed, put, transactional_id)
             call.context.transactions.describe(transactional_id, Completion(found, failed))
         else:
@@ -41,12 +42,20 @@ def describe_each(call: TransactionCall, ids: list[str], gathered: FanIn[State])
         yield
 
 
-def put_found(put: partial[None], transactional_id: str, metadata: TransactionMetadata | None) -> None:
+def put_found(
+    call: TransactionCall, put: partial[None], transactional_id: str, metadata: TransactionMetadata | None
+) -> None:
     """Put the state of an id; None = it does not exist."""
     if metadata is None:
         put(failed_state(transactional_id, KafkaErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
     else:
-        put(state_of(metadata))
+        state = state_of(metadata)
+        if call.authorization is not None:
+            names = call.authorization.allowed_names(
+                AclOperation.DESCRIBE, AclResourceType.TOPIC, [each.topic for each in state.topics]
+            )
+            state.topics = [each for each in state.topics if each.topic in names]
+        put(state)
 
 
 def put_failed(put: partial[None], transactional_id: str, error: int) -> None:

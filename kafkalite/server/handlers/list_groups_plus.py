@@ -19,7 +19,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
-from kafkalite.server.requests.group_responses import answer_each, build_response, encode_groups, ended
+from kafkalite.server.requests.group_responses import answer_each, build_response, encode_groups, ended, shown_groups
 from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.machine import SIMPLE_GROUP, GroupMachine
 
@@ -50,8 +50,9 @@ def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
 
 def list_own(call: GroupCall, others: Sequence[Group]) -> None:
     """Return all groups of this broker, and those of other brokers."""
-    node = call.own_node
-    steps = encode_groups(call, partial(all_listed, node), others)
+    node, shown = call.own_node, shown_groups(call)
+    others = [each for each in others if not each.group_id or shown(each.group_id)]
+    steps = encode_groups(call, partial(all_listed, node, shown), others)
     objects = call.context.groups.group_count() + len(others)
     call.in_slices(steps, objects, partial(answer_all, call, others))
 
@@ -68,10 +69,10 @@ def answer_all(call: GroupCall, others: Sequence[Group], walked: tuple[list[Any]
     call.context.groups.when_committed(machines, call.guard(committed))
 
 
-def all_listed(node: Node, machine: GroupMachine) -> Iterator[Group]:
-    """Yield every group of a shard."""
+def all_listed(node: Node, shown: Callable[[str], bool], machine: GroupMachine) -> Iterator[Group | None]:
+    """Yield every group of a shard, None for each that is not shown."""
     for name in machine.names():
-        yield describe_group(node, name, machine)
+        yield describe_group(node, name, machine) if shown(name) else None
 
 
 def describe_group(node: Node, name: str, machine: GroupMachine) -> Group:

@@ -10,13 +10,17 @@ Source: TransactionStateManager.listTransactionStates.
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafkalite.server.requests.call import TransactionCall
 from kafkalite.server.requests.transaction_states import STATE_NAMES, TRANSIENT
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.transactions.metadata import TransactionMetadata
+
+if TYPE_CHECKING:  # imported with an authorizer
+    from kafkalite.server.security.authorization import Authorization
 
 State = ListTransactionsResponse.TransactionState
 Filter = Callable[[TransactionMetadata], bool]
@@ -81,8 +85,22 @@ def encode(call: TransactionCall, is_listed: Filter) -> Generator[None, None, tu
             )
         )
 
+    authorization = call.authorization
+    if authorization is not None:
+        is_listed = allowed_only(authorization, is_listed)
     machines = yield from call.context.transactions.list(is_listed, put)
     return array.finish(), machines
+
+
+def allowed_only(authorization: "Authorization", is_listed: Filter) -> Filter:
+    """Return a filter that also leaves out the transactional ids that the client may not describe."""
+
+    def both(metadata: TransactionMetadata) -> bool:
+        return is_listed(metadata) and authorization.allows(
+            AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, metadata.transactional_id, log_denied=False
+        )
+
+    return both
 
 
 def answer(call: TransactionCall, unknown: list[str], found: tuple[list[Any], Any]) -> None:

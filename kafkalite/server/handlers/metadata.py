@@ -17,6 +17,7 @@ from kafkalite.server.requests.authorized_operations import cluster_operations, 
 from kafkalite.server.requests.call import OBJECTS_MAX, TopicCall
 from kafkalite.server.requests.partition_description import describe_all
 from kafkalite.server.requests.topic_log import log_created
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.topic_names import complaint, is_internal
 
 NAMES_EMPTY_MEANS_ALL = 0
@@ -40,6 +41,8 @@ def metadata(call: TopicCall, request: MetadataRequest) -> None:
 
 def create_and_describe(call: TopicCall, request: MetadataRequest) -> None:
     """Create missing topics if that is allowed, then describe the cluster."""
+    if call.version == NAMES_EMPTY_MEANS_ALL and not request.topics:
+        request.topics = None
     objects = len(request.topics or ())
     call.in_slices(missing_names(call, request), objects, partial(create_missing, call, request))
 
@@ -50,6 +53,8 @@ def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, 
     may_create = may_create and call.context.config.auto_create_topics_enable
     ids_refused = call.version < TOPIC_ID_SINCE
     missing = []
+    if call.authorization is not None:
+        refuse_topics(call, request, may_create)
     for wanted in request.topics or () if may_create or ids_refused else ():
         if ids_refused and by_id_only(wanted):
             return None
@@ -58,6 +63,28 @@ def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, 
             missing.append(name)
         yield
     return missing
+
+
+def refuse_topics(call: TopicCall, request: MetadataRequest, may_create: bool) -> None:
+    """Remove the topics from a request that its sender may not describe, or create where they are missing; the response
+    says so. By id it has the id and no name, by name no id (KafkaApis.handleTopicMetadataRequest).
+    """
+    from kafkalite.server.requests.authorization.metadata_checks import split_topics  # with an authorizer only
+
+    if request.topics is not None and not (
+        call.version < TOPIC_ID_SINCE and any(by_id_only(each) for each in request.topics)
+    ):
+        split_topics(call, request, partial(image_of, call.context.image), partial(is_missing, call), may_create)
+
+
+def shown_topics(call: TopicCall, image: ClusterImage) -> list[TopicImage]:
+    """Return the topics that the client may describe."""
+    topics = list(image.topics.values())
+    authorization = call.authorization
+    if authorization is None:
+        return topics
+    names = authorization.allowed_names(AclOperation.DESCRIBE, AclResourceType.TOPIC, image.topics, log_denied=False)
+    return [topic for topic in topics if topic.name in names]
 
 
 def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str] | None) -> None:
@@ -102,8 +129,8 @@ def is_missing(call: TopicCall, name: str) -> bool:
 def answer(call: TopicCall, request: MetadataRequest, errors: Mapping[str, int]) -> None:
     """Send one image of the cluster, whatever changes meanwhile; `errors`: of topics that were not created."""
     image, asked = call.context.image, request.topics
-    if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
-        topics = list(image.topics.values())
+    if asked is None:
+        topics = shown_topics(call, image)
         described_topics = map(partial(describe, call, image), topics)
         call.answer_from(build_response(call, request, image, described_topics), objects_of(topics))
         return
@@ -133,12 +160,12 @@ def build_response(
     call: TopicCall, request: MetadataRequest, image: ClusterImage, topics: Iterable[TopicSteps | None]
 ) -> Generator[None, None, MetadataResponse]:
     """Build the response from generators that each return a topic; None for a topic that is skipped."""
-    answered, authorization = call.elements(), call.authorization
+    answered = call.elements()
     for topic in topics:
         if topic is not None:
             found = yield from topic
             if request.include_topic_authorized_operations and found.error_code != KafkaErrorCode.UNKNOWN_TOPIC_ID:
-                found.topic_authorized_operations = topic_operations(authorization, found.name or "")
+                found.topic_authorized_operations = topic_operations(call, found.name or "")
             answered.add(found)
         yield
     nodes = call.context.nodes(image, call.connection)
@@ -147,7 +174,7 @@ def build_response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=answered.finish(),
-        cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations, authorization),
+        cluster_authorized_operations=cluster_operations(call, asked=request.include_cluster_authorized_operations),
     )
 
 

@@ -16,6 +16,7 @@ from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetF
 from kafkalite.protocol.schema import ZERO_UUID
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.requests.group_responses import ended
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import FetchedOffset, TopicFetch
 
@@ -34,13 +35,16 @@ Response = Generator[None, None, OffsetFetchResponse]
 
 
 class RequestedGroup(NamedTuple):
-    """The request for one group; `wanted` None = all offsets. `unknown`: partitions of topic ids that do not exist."""
+    """The request for one group; `wanted` None = all offsets. `unknown`: partitions of topic ids that do not exist.
+    `named`: whether the request names the topics.
+    """
 
     group: str
     wanted: list[TopicFetch] | None
     member_id: str | None = None
     member_epoch: int = -1
     unknown: Sequence[TopicFetch] = ()
+    named: bool = True
 
 
 class FetchedGroup(NamedTuple):
@@ -100,7 +104,7 @@ def group_of(asked: RequestedGroup) -> str:
 def asked_of_one(call: GroupCall, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
     """Return the group of a request up to v7."""
     if request.topics is None:
-        return [RequestedGroup(request.group_id, None)]
+        return [RequestedGroup(request.group_id, None, named=False)]
     wanted = []
     for each in request.topics:
         wanted.append(by_name(call, each.name, each.partition_indexes))
@@ -120,7 +124,7 @@ def asked_of_many(call: GroupCall, request: OffsetFetchRequest) -> Generator[Non
 def asked_of(call: GroupCall, group: GroupAsked) -> Generator[None, None, RequestedGroup]:
     """Return one group of a request from v8 on."""
     if group.topics is None:
-        return RequestedGroup(group.group_id, None, group.member_id, group.member_epoch)
+        return RequestedGroup(group.group_id, None, group.member_id, group.member_epoch, named=False)
     wanted, unknown = [], []
     for each in group.topics:
         if call.version < TOPIC_ID_SINCE:
@@ -176,21 +180,33 @@ def answer(call: GroupCall, fetched: Fetched) -> None:
 def one(call: GroupCall, group: FetchedGroup) -> Response:
     """Build the response up to v7."""
     error = error_on_wire(group.error)
-    found: Iterable[FetchedOffset] = group.found
+    found: Iterable[FetchedOffset] = shown_offsets(call, group)
     if error and call.version < TOP_ERROR_SINCE:
         found = failed_each(group.asked.wanted or (), error)
     topics = yield from convert_offsets(call, found, Topic, Partition)
     return OffsetFetchResponse(topics=topics, error_code=error)
 
 
+def shown_offsets(call: GroupCall, group: FetchedGroup) -> Iterable[FetchedOffset]:
+    """Return the offsets of the topics that the client may describe. Named topics were checked before."""
+    authorization = call.authorization
+    if authorization is None or group.asked.named:
+        return group.found
+    topics = {each.topic for each in group.found}
+    names = authorization.allowed_names(AclOperation.DESCRIBE, AclResourceType.TOPIC, topics, log_denied=False)
+    return [each for each in group.found if each.topic in names]
+
+
 def many(call: GroupCall, fetched: Fetched) -> Response:
     """Build the response from v8 on."""
     groups = []
     for group in fetched:
-        found: Iterable[FetchedOffset] = group.found
+        found: Iterable[FetchedOffset] = shown_offsets(call, group)
         if group.asked.unknown and not group.error:
             found = chain(found, failed_each(group.asked.unknown, KafkaErrorCode.UNKNOWN_TOPIC_ID))
         topics = yield from convert_offsets(call, found, GroupTopic, GroupPartition)
+        if call.authorization is not None and not group.error:
+            topics = call.add_refused_topics(group.asked.group, topics)
         groups.append(Group(group_id=group.asked.group, topics=topics, error_code=error_on_wire(group.error)))
         yield
     return OffsetFetchResponse(groups=groups)

@@ -5,11 +5,10 @@ field has the default of its schema, -2147483648.
 Source: AclOperation.java (codes), AclEntry.supportedOperations, AuthHelper.authorizedOperations.
 """
 
-from typing import TYPE_CHECKING
+from kafkalite.server.requests.call import PlainCall
+from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
-if TYPE_CHECKING:  # imported with an authorizer
-    from kafkalite.server.security.authorization import Authorization
-
+TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(3, 10)
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(10, 13)
 
@@ -28,32 +27,25 @@ CLUSTER_OPERATIONS = bit_field(
 )
 
 
-def topic_operations(authorization: "Authorization | None", name: str) -> int:
-    """Return what a client may do with a topic."""
-    if authorization is None:
+def topic_operations(call: PlainCall, name: str) -> int:
+    """Return what the client may do with a topic."""
+    if call.authorization is None:
         return TOPIC_OPERATIONS
-    from kafkalite.state.authorizer.acls import AclResourceType
-
-    return authorization.operations(AclResourceType.TOPIC, name)
+    return call.authorization.operations(TOPIC, name)
 
 
-def group_operations(asked: bool, authorization: "Authorization | None", name: str) -> int:
-    """Return what a client may do with a group if the request asks for it, else the default."""
-    if not asked:
-        return UNKNOWN_OPERATIONS
-    if authorization is None:
+def group_operations(call: PlainCall, name: str) -> int:
+    """Return what the client may do with a group."""
+    if call.authorization is None:
         return GROUP_OPERATIONS
-    from kafkalite.state.authorizer.acls import AclResourceType
-
-    return authorization.operations(AclResourceType.GROUP, name)
+    return call.authorization.operations(GROUP, name)
 
 
-def cluster_operations(asked: bool, authorization: "Authorization | None") -> int:
-    """Return what a client may do with the cluster if the request asks for it, else the default."""
+def cluster_operations(call: PlainCall, *, asked: bool) -> int:
+    """Return what the client may do with the cluster, 0 if it may not describe it; the default unless it is asked."""
     if not asked:
         return UNKNOWN_OPERATIONS
-    if authorization is None:
+    if call.authorization is None:
         return CLUSTER_OPERATIONS
-    from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclResourceType
-
-    return authorization.operations(AclResourceType.CLUSTER, CLUSTER_NAME)
+    allowed = call.authorization.allows_cluster(AclOperation(DESCRIBE))
+    return call.authorization.operations(CLUSTER, CLUSTER_NAME) if allowed else 0

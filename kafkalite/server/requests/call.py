@@ -111,6 +111,10 @@ class Call(Generic[Context]):
             self.reply.close("internal error: the answer cannot be encoded")
             raise
 
+    def add_refused_topics(self, _group: str, topics: list[Any]) -> list[Any]:
+        """Return the topics of a group of an OffsetFetch with those that were refused: none without an authorizer."""
+        return topics
+
     def elements(self) -> ResponseArray:
         """Return a collector for an array of the response; large arrays are encoded piece by piece."""
         return ResponseArray(self.response_type, self.version)

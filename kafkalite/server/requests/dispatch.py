@@ -12,6 +12,7 @@
 import logging
 from collections.abc import Generator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from kafkalite._speedups.codec import RequestHeader, read_request_header
@@ -65,6 +66,7 @@ class Dispatcher:
         self._by_key = {row.api_key: row for row in rows}
         self._loaded: dict[int, Row] = {}  # those that were requested
         self._log = log
+        self._checks: Any = None
 
     def request(self, reply: Reply, frame: memoryview) -> None:
         """Serve one frame; the reply is completed now or kept by the handler's call."""
@@ -85,7 +87,7 @@ class Dispatcher:
         except DecodeError as error:
             self._not_decoded(reply, row, header, error)
         else:
-            self._handle(Call(self._context, reply, row.response, version, header), row, request)
+            self._handle(self._new_call(reply, row, version, header), row, request)
 
     def forget_loaded(self) -> None:
         """Compare the next request of each key with the level of the logger `kafkalite.requests`."""
@@ -166,7 +168,7 @@ class Dispatcher:
         """
         body = bytearray(header.body)  # writable, as logs patch batches in place
         header.release()
-        call = Call(self._context, reply, row.response, version, header)
+        call = self._new_call(reply, row, version, header)
         reply.pause()
         job = self._context.slicer.run(decoding(row, version, body), call.guard(partial(self._decoded, call, row)))
         if not job.ended:
@@ -185,16 +187,38 @@ class Dispatcher:
             self._handle(call, row, call.large)
             self._context.replicas.write_pending()  # no loop iteration writes what it appends
 
+    def _new_call(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> Call[Any]:
+        context = self._context
+        if context.authorizer is None:
+            return Call(context, reply, row.response, version, header)
+        call: Call[Any] = self._authorizing().new_call(context, reply, row.response, version, header)
+        return call
+
+    def _authorizing(self) -> Any:
+        """Return the module `checks`, which only a broker with an authorizer imports."""
+        if self._checks is None:
+            self._checks = import_module("kafkalite.server.requests.authorization.checks")
+        return self._checks
+
     def _handle(self, call: Call[Any], row: Row, request: Any) -> None:
-        header = call.header
         try:
-            response = row.handler(call, request)
-            if response is not None:
-                call.answer(response)
+            if self._context.authorizer is None:
+                self._serve(call, row, request)
+            elif call.large is not None:
+                self._authorizing().check_large(call, request, partial(self._serve, call, row))
             else:
-                header.release()
+                remaining = self._authorizing().check(call, request)
+                if remaining is not None:
+                    self._serve(call, row, remaining)
         except Exception as error:
             self.unforeseen(call, error)
+
+    def _serve(self, call: Call[Any], row: Row, request: Any) -> None:
+        response = row.handler(call, request)
+        if response is not None:
+            call.answer(response)
+        else:
+            call.header.release()
 
     def _refuse_version(self, reply: Reply, row: Row, header: RequestHeader) -> None:
         if row.api_key != API_VERSIONS:

@@ -1,7 +1,7 @@
 """Determines the partitions of a fetch: all that it names, or those of its session with the named changes (KIP-227)."""
 
 from collections.abc import Generator, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.reads import PartitionRead
@@ -9,6 +9,7 @@ from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.server.requests.call import PartitionCall
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.fetch_sessions import (
     EPOCH_FINAL,
     EPOCH_INITIAL,
@@ -17,6 +18,9 @@ from kafkalite.state.fetch_sessions import (
     PartitionKey,
     SessionPartition,
 )
+
+if TYPE_CHECKING:  # imported with an authorizer
+    from kafkalite.server.security.authorization import Authorization
 
 NO_EPOCH = -1
 TOPIC_ID_SINCE = 13
@@ -102,13 +106,94 @@ class FetchContext:
                 yield part, found
 
 
+class AuthorizedFetchContext(FetchContext):
+    """A fetch of a broker with an authorizer. Only partitions that the client may read are cached in a session.
+
+    Arguments:
+        call: of the fetch.
+        authorization: of the client.
+        by_id: the request names topics by id.
+        partitions: in the order of reading.
+        session: the resumed session; None for a full fetch.
+        session_id: of the response (0 = no session).
+    """
+
+    __slots__ = ("_allowed", "_authorization", "_call")
+
+    def __init__(
+        self,
+        call: PartitionCall,
+        authorization: "Authorization",
+        by_id: bool,
+        partitions: list[SessionPartition],
+        session: FetchSession | None,
+        session_id: int,
+    ) -> None:
+        super().__init__(call.context.replicas, by_id, partitions, session, session_id)
+        self._call = call
+        self._authorization = authorization
+        self._allowed = authorization.kept(AclOperation.READ, AclResourceType.TOPIC)
+        if session is not None and session.acl_version != authorization.version:
+            session.acl_version = authorization.version
+            for part in partitions:
+                part.handle = None
+
+    def resolve(self, part: SessionPartition) -> Partition | KafkaErrorCode:
+        partition = part.handle
+        if isinstance(partition, Partition) and not partition.error:
+            return partition
+        found = self._replicas.partition(part.topic, part.topic_id, part.partition, by_id=self._by_id)
+        if isinstance(found, Partition):
+            if found.topic in self._allowed or self._may_read(found.topic):
+                part.handle = found
+                return found
+        else:
+            topic = self._name_of(part)
+            if topic is None or self._may_read(topic):
+                part.handle = None
+                return found
+        part.handle = None
+        return KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def _may_read(self, topic: str) -> bool:
+        return self._authorization.allows(AclOperation.READ, AclResourceType.TOPIC, topic)
+
+    def _name_of(self, part: SessionPartition) -> str | None:
+        """Return the name of the topic of a partition; None for an unknown id."""
+        if not self._by_id:
+            return part.topic
+        topic = self._call.context.image.topics_by_id.get(part.topic_id)
+        return None if topic is None else topic.name
+
+
+def fetch_context(
+    call: PartitionCall, by_id: bool, partitions: list[SessionPartition], session: FetchSession | None, session_id: int
+) -> FetchContext:
+    """Return the context of a fetch.
+
+    Arguments:
+        call: of the request.
+        by_id: the request names topics by id.
+        partitions: in the order of reading.
+        session: the resumed session; None for a full fetch.
+        session_id: of the response (0 = no session).
+    """
+    authorization = call.authorization
+    if authorization is None:
+        return FetchContext(call.context.replicas, by_id, partitions, session, session_id)
+    return AuthorizedFetchContext(call, authorization, by_id, partitions, session, session_id)
+
+
 def resume_session(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaErrorCode | None:
     """Return the session that an incremental request continues, an error code, or None for a request without one."""
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         return None
     by_id = call.version >= TOPIC_ID_SINCE
     sessions = call.context.fetch_sessions
-    return sessions.resume(request.session_id, request.session_epoch, by_id, call.connection, now_ms(call))
+    connection = call.connection
+    return sessions.resume(
+        request.session_id, request.session_epoch, by_id, connection, now_ms(call), connection.principal
+    )
 
 
 def open_context(
@@ -174,7 +259,8 @@ def new_session(call: PartitionCall, request: FetchRequest) -> FetchSession | No
     """Return the session, without partitions, that a full request asks for: one with epoch 0."""
     if request.session_epoch != EPOCH_INITIAL:
         return None
-    return FetchSession(call.version >= TOPIC_ID_SINCE, call.connection, now_ms(call))
+    connection = call.connection
+    return FetchSession(call.version >= TOPIC_ID_SINCE, connection, now_ms(call), connection.principal)
 
 
 def full_context(
@@ -183,10 +269,10 @@ def full_context(
     """Return the partitions of a request that names all of them, and open the session that it asks for, if any."""
     sessions = call.context.fetch_sessions
     if request.session_id != SESSION_NONE:
-        sessions.close(request.session_id)
+        sessions.end(request.session_id, call.connection.principal)
     session_id = SESSION_NONE if session is None else sessions.open(session)
     by_id = call.version >= TOPIC_ID_SINCE
-    return FetchContext(call.context.replicas, by_id, [part for _key, part in named], None, session_id)
+    return fetch_context(call, by_id, [part for _key, part in named], None, session_id)
 
 
 def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext | KafkaErrorCode:
@@ -196,8 +282,8 @@ def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext 
         return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND  # the client continues without a session
     if not session.partitions:
         sessions.close(session.id)
-        return FetchContext(call.context.replicas, session.by_id, [], None, SESSION_NONE)
-    return FetchContext(call.context.replicas, session.by_id, list(session.partitions.values()), session, session.id)
+        return fetch_context(call, session.by_id, [], None, SESSION_NONE)
+    return fetch_context(call, session.by_id, list(session.partitions.values()), session, session.id)
 
 
 def update(session: FetchSession, named: list[Named]) -> None:

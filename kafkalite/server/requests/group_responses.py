@@ -5,6 +5,7 @@ from typing import Any
 
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.server.requests.call import GroupCall
+from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kafkalite.state.groups.machine import GroupMachine
 
 
@@ -58,6 +59,18 @@ def build_response(call: GroupCall, groups: list[Any], response: Callable[..., A
         array.add(groups.pop())
         yield
     return response(groups=array.finish())
+
+
+def shown_groups(call: GroupCall) -> Callable[[str], bool]:
+    """Return the function that decides whether a list has a group: all of them for clients that may describe the
+    cluster, else those that the client may describe.
+    """
+    authorization = call.authorization
+    if authorization is None or authorization.allows(
+        AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME, log_denied=False
+    ):
+        return lambda _group: True
+    return lambda group: authorization.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, group, log_denied=False)
 
 
 def ended(_steps: None) -> None:

@@ -5,6 +5,7 @@ one, write its class with the methods of `Coordinator`, a function that creates 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite._speedups.net.heartbeats import Heartbeats
@@ -15,12 +16,16 @@ from kafkalite.metrics import Registry
 if TYPE_CHECKING:
     from kafkalite.coordinators.group.coordinator import CoordinatorHost, GroupCoordinator
     from kafkalite.coordinators.transaction.coordinator import TransactionCoordinator, TransactionHost
+    from kafkalite.server.security.authorization import AuditedAuthorizer
 
     class CoordinatingBroker(CoordinatorHost, TransactionHost, Protocol):
         """The broker, as the functions that create coordinators need it."""
 
         heartbeats: Heartbeats
         metrics: Registry
+
+        @property
+        def authorizer(self) -> "AuditedAuthorizer | None": ...
 
 
 class Coordinator(Protocol):
@@ -61,7 +66,14 @@ def create_group_coordinator(broker: "CoordinatingBroker") -> "GroupCoordinator"
     coordinator = GroupCoordinator(broker)
     speaks_consumer = "consumer" in broker.config.group_coordinator_rebalance_protocols
     consumer = coordinator.groups.fast_consumer_heartbeat if speaks_consumer else None
-    broker.heartbeats.register_callbacks(classic=coordinator.groups.fast_heartbeat, consumer=consumer)
+    authorized = None
+    if broker.authorizer is not None:
+        from kafkalite.server.requests.authorization.decisions import keeps_group_read
+
+        authorized = partial(keeps_group_read, broker.authorizer)
+    broker.heartbeats.register_callbacks(
+        classic=coordinator.groups.fast_heartbeat, consumer=consumer, authorized=authorized
+    )
     return coordinator
 
 

@@ -40,6 +40,10 @@ class Authorization:
         """Grows with each change of the ACLs: a caller that keeps a result asks again when it has changed."""
         return self._authorizer.version
 
+    def kept(self, _operation: AclOperation, _resource_type: AclResourceType) -> set[str]:
+        """Return the names of the resources that are known to be allowed; none are here."""
+        return set()
+
     def allows(
         self,
         operation: AclOperation,

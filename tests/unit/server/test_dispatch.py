@@ -55,6 +55,7 @@ def dispatch(row: Row, request: Any, version: int) -> str:
     reply = FakeReply()
     frame = memoryview(encode_request(request, version, 1, None))
     broker = SimpleNamespace(
+        authorizer=None,
         slicer=Slicer(VirtualClock(), lambda _call, error: pytest.fail(repr(error))),
         replicas=SimpleNamespace(write_pending=lambda: None),
     )

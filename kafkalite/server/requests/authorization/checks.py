@@ -1,0 +1,123 @@
+"""Checks a request before its handler runs, by the row of its API key.
+
+A request that is refused as a whole is answered here. One of which entries are refused is served without them; the
+call adds them to the response (`AuthorizedCall`). If no entry is left, the handler is not called.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafkalite.clock import Outcome
+from kafkalite.server.requests.authorization import guards
+from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall
+from kafkalite.server.requests.authorization.refusals import refuse_all, refused_entries
+from kafkalite.server.requests.authorization.table import CLUSTER, TABLE, Check, Effect, Row
+from kafkalite.slicing import Steps, finish, group_steps
+
+AnyCall = AuthorizedCall[Any]
+new_call = AuthorizedCall
+Serve = Callable[[Any], object]
+
+
+def check(call: AnyCall, request: Any) -> Any:
+    """Return a request without its refused entries; None if nothing is left, and the call is answered.
+
+    A key without a row raises KeyError: it is not served.
+    """
+    own = guards.OWN.get(call.header.api_key)
+    if own is not None:
+        return own(call, request)
+    return finish(check_in_steps(call, request, TABLE[call.header.api_key]))
+
+
+def check_large(call: AnyCall, request: Any, serve: Serve) -> None:
+    """Check a request with thousands of entries over several loop iterations, unless its key has checks of its own.
+
+    Arguments:
+        call: of the request; it is answered if the request is refused.
+        request: the request.
+        serve: called with the request without its refused entries, unless nothing is left.
+    """
+    if call.header.api_key in guards.OWN:
+        remaining = check(call, request)
+        if remaining is not None:
+            serve(remaining)
+        return
+
+    def checked(outcome: Outcome) -> None:
+        call.reply.on_gone = None
+        call.reply.in_progress = False
+        call.reply.resume(pinned=False)
+        remaining = outcome.result()
+        if remaining is not None:
+            serve(remaining)
+            call.context.replicas.write_pending()  # no loop iteration writes what it appends
+
+    steps = check_in_steps(call, request, TABLE[call.header.api_key])
+    call.reply.pause()
+    job = call.context.slicer.run(group_steps(steps), call.guard(checked))
+    if not job.ended:
+        call.reply.in_progress = True
+        call.reply.on_gone = job.cancel
+
+
+def check_in_steps(call: AnyCall, request: Any, row: Row) -> Steps:
+    """Make the checks of a row; returns the request without its refused entries, None if nothing is left."""
+    for check in row.checks:
+        if not check.applies(call.version):
+            continue
+        if check.effect is Effect.REFUSE and not may_pass(call, request, check):
+            call.answer(refuse_all(call.response_type, call.version, request, check.error, row))
+            return None
+        if check.effect is Effect.FILTER and check.of and not suffices(call, check):
+            yield from filter_entries(call, request, check, row)
+            if call.refused is not None and not getattr(request, array_of(check)[0]):
+                call.answer(call.response_type())
+                return None
+    return request
+
+
+def may_pass(call: AnyCall, request: Any, check: Check) -> bool:
+    """Return whether a request passes a check of its one resource."""
+    if check.right.resource_type == CLUSTER:
+        return suffices(call, check) or call.authorization.allows_cluster(check.right.operation)
+    return call.authorization.allows(*check.right, getattr(request, check.of))
+
+
+def suffices(call: AnyCall, check: Check) -> bool:
+    """Return whether the principal has the right that makes a check needless."""
+    return check.unless is not None and call.authorization.allows_cluster(check.unless.operation, log_denied=False)
+
+
+def array_of(check: Check) -> tuple[str, str]:
+    """Return the array of the request that a check filters, and the field with the name of an entry; "" = itself."""
+    array, _, name = check.of.partition(".")
+    return array, name
+
+
+def filter_entries(call: AnyCall, request: Any, check: Check, row: Row) -> Steps:
+    """Remove the entries without the right from the request; the call adds them to its response."""
+    array, name = array_of(check)
+    kept: list[Any] = []
+    refused: list[Any] = []
+    for entry in getattr(request, array):
+        named = getattr(entry, name) if name else entry
+        (kept if call.authorization.allows(*check.right, named) else refused).append(entry)
+        yield
+    if refused:
+        setattr(request, array, kept)
+        assert row.entries is not None
+        add_refused(call, row.entries[1], refused, check.error)
+
+
+def add_refused(call: AnyCall, target: str, refused: Iterable[Any], error: int) -> None:
+    """Have the call add entries of the request to its response, refused.
+
+    Arguments:
+        call: of the request.
+        target: name of the array of the response.
+        refused: the entries of the request.
+        error: the code.
+    """
+    before = [] if call.refused is None else call.refused[1]
+    call.refused = target, [*before, *refused_entries(call.response_type, target, refused, error)]

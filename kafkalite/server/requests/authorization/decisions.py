@@ -1,0 +1,136 @@
+"""What the principal of a connection may do. The allowed decisions of the current ACLs are kept per connection.
+
+1. A decision is kept with the version of the ACLs: any change of an ACL drops all of them.
+2. Only allowed decisions are kept, so each refused request is decided, and logged, again.
+3. While the audit log has allowed decisions (DEBUG), none is kept.
+"""
+
+import logging
+from typing import Any
+
+from kafkalite._speedups.net.framing import Connection
+from kafkalite.model import ANONYMOUS, Principal
+from kafkalite.server.security.audit_log import LOGGER
+from kafkalite.server.security.authorization import AuditedAuthorizer, Authorization
+from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclBinding, AclOperation, AclResourceType
+
+KEPT_NAMES_MAX = 20_000  # per connection; a name takes some 100 bytes in a set
+
+
+class ConnectionDecisions:
+    """The kept decisions about the principal of one connection.
+
+    Arguments:
+        authorizer: of the broker.
+        principal: of the connection.
+        host: the address of the client.
+    """
+
+    __slots__ = ("_authorizations", "_count", "_kept", "_version", "authorizer", "host", "principal")
+
+    def __init__(self, authorizer: AuditedAuthorizer, principal: Principal, host: str) -> None:
+        self.authorizer = authorizer
+        self.principal = principal
+        self.host = host
+        self._version = -1
+        self._kept: dict[tuple[AclOperation, AclResourceType], set[str]] = {}
+        self._count = 0
+        self._authorizations: dict[type[Any], KeptAuthorization] = {}
+
+    def authorization(self, response: type[Any]) -> "KeptAuthorization":
+        """Return what the principal may do with requests of the API key that has this class of responses."""
+        known = self._authorizations.get(response)
+        if known is None:
+            plain = self.authorizer.authorization(self.principal, self.host, response.__name__.removesuffix("Response"))
+            known = self._authorizations[response] = KeptAuthorization(self, plain)
+        return known
+
+    def kept(self, operation: AclOperation, resource_type: AclResourceType) -> set[str]:
+        """Return the names of the resources that are known to be allowed by the current ACLs."""
+        version = self.authorizer.authorizer.version
+        if self._version != version:
+            self._version = version
+            self._kept.clear()
+            self._count = 0
+        return self._kept.get((operation, resource_type)) or self._kept.setdefault((operation, resource_type), set())
+
+    def keep(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Keep an allowed decision."""
+        if self._count < KEPT_NAMES_MAX and not LOGGER.isEnabledFor(logging.DEBUG):
+            self._count += 1
+            self.kept(operation, resource_type).add(name)
+
+
+def decisions_of(authorizer: AuditedAuthorizer, connection: Connection) -> ConnectionDecisions:
+    """Return the kept decisions of a connection; those of another principal are dropped."""
+    principal = connection.principal or ANONYMOUS
+    known: ConnectionDecisions | None = connection.decisions
+    if known is None or known.principal is not principal or known.authorizer is not authorizer:
+        known = connection.decisions = ConnectionDecisions(authorizer, principal, connection.peer_host)
+    return known
+
+
+class KeptAuthorization(Authorization):
+    """`Authorization` with the kept decisions of a connection.
+
+    Arguments:
+        decisions: of the connection.
+        plain: decides, and writes the audit log.
+    """
+
+    __slots__ = ("_decisions", "_plain")
+
+    def __init__(self, decisions: ConnectionDecisions, plain: Authorization) -> None:
+        self._decisions = decisions
+        self._plain = plain
+
+    @property
+    def version(self) -> int:
+        return self._plain.version
+
+    def kept(self, operation: AclOperation, resource_type: AclResourceType) -> set[str]:
+        """Return the names of the resources that are known to be allowed by the current ACLs."""
+        return self._decisions.kept(operation, resource_type)
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        count: int = 1,
+        log_denied: bool = True,
+    ) -> bool:
+        """Return whether the principal may do this with a resource; a decision that is not kept is logged.
+
+        Arguments:
+            operation: a concrete one.
+            resource_type: of the resource.
+            name: of the resource.
+            count: how often the request names the resource, for the log.
+            log_denied: False: the client has not asked for this very resource, so a refusal is no event.
+        """
+        if name in self._decisions.kept(operation, resource_type):
+            return True
+        allowed = self._plain.allows(operation, resource_type, name, count=count, log_denied=log_denied)
+        if allowed:
+            self._decisions.keep(operation, resource_type, name)
+        return allowed
+
+    def allows_cluster(self, operation: AclOperation, *, log_denied: bool = True) -> bool:
+        """Return whether the principal may do this with the cluster."""
+        return self.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
+
+    def log_change(self, what: str, binding: AclBinding) -> None:
+        self._plain.log_change(what, binding)
+
+    def allows_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        return self._plain.allows_any(operation, resource_type)
+
+    def operations(self, resource_type: AclResourceType, name: str) -> int:
+        return self._plain.operations(resource_type, name)
+
+
+def keeps_group_read(authorizer: AuditedAuthorizer, connection: Connection, group: str) -> bool:
+    """Return whether a kept decision allows the principal of a connection to read a group; it decides nothing."""
+    return group in decisions_of(authorizer, connection).kept(AclOperation.READ, AclResourceType.GROUP)

@@ -1,0 +1,202 @@
+"""Refused requests change nothing; kept decisions, fetch sessions and quick heartbeats follow the ACLs."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.heartbeat import HeartbeatRequest
+from kafkalite.protocol.messages.join_group import JoinGroupRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.sync_group import SyncGroupRequest
+from kafkalite.state.authorizer.acls import (
+    Acl,
+    AclBinding,
+    AclOperation,
+    AclResourceType,
+    PermissionType,
+    ResourcePattern,
+)
+from tests.kit.authorization_cases import ROOT
+from tests.kit.authorization_matrix import create
+from tests.kit.authorized_broker import AuthorizedBroker, authorized
+from tests.kit.server import Wire, batch, fetch_request, fetched, outcomes, produce_request, values_of
+
+ALICE, BOB, CAROL = "User:alice", "User:bob", "User:carol"
+REFUSED = KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP = "readers"
+
+
+def allow(
+    principal: str, operation: AclOperation, name: str = "orders", kind: AclResourceType = AclResourceType.TOPIC
+) -> AclBinding:
+    return AclBinding(ResourcePattern(kind, name), Acl(principal, "*", operation, PermissionType.ALLOW))
+
+
+async def values(broker: AuthorizedBroker, topic: str = "orders") -> list[bytes | None]:
+    """All values of a topic, as the super user reads them."""
+    answer = await broker.as_root(fetch_request(topic, (0, 0), max_bytes=1 << 26), 12)
+    return values_of(fetched(answer)[topic, 0].records)
+
+
+async def produce(wire: Wire, *wanted: bytes, topic: str = "orders") -> list[int]:
+    """Produce batches of one record, pipelined; the error codes."""
+    wire.send(*((produce_request(topic, (0, batch(each))), 12) for each in wanted))
+    return [outcomes(await wire.answer())[0].error_code for _ in wanted]
+
+
+async def test_refused_batches_are_never_in_the_log() -> None:
+    """The write privilege of one of two users is revoked, and granted again, while both produce."""
+    both = [allow(each, AclOperation.WRITE) for each in (ALICE, BOB)]
+    async with authorized() as broker:
+        await create(broker, "orders")
+        broker.replace(both)
+        wires = {ALICE: broker.connect(ALICE), BOB: broker.connect(BOB)}
+        accepted: set[bytes] = set()
+        refused: set[bytes] = set()
+
+        async def send(user: str) -> None:
+            for index in range(30):
+                wanted = [f"{user} {index} {each}".encode() for each in range(5)]
+                for value, code in zip(wanted, await produce(wires[user], *wanted), strict=True):
+                    assert code in (0, REFUSED)
+                    (refused if code else accepted).add(value)
+                await asyncio.sleep(0)
+
+        async def change() -> None:
+            for index in range(60):
+                broker.replace(both[1:] if index % 2 else both)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(send(ALICE), send(BOB), change())
+        found = await values(broker)
+    assert accepted and refused and all(each.startswith(ALICE.encode()) for each in refused)
+    assert sorted(map(bytes, filter(None, found))) == sorted(accepted)
+
+
+async def test_check_comes_before_the_append() -> None:
+    async with authorized() as broker:
+        await create(broker, "orders")
+        assert await produce(broker.connect(ALICE), b"refused") == [REFUSED]
+        assert await values(broker) == []
+
+
+async def test_refused_metadata_creates_no_topic() -> None:
+    async with authorized() as broker:
+        broker.replace([allow(ALICE, AclOperation.DESCRIBE, "absent")])
+        wire = broker.connect(ALICE)
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name="absent")], allow_auto_topic_creation=True
+        )
+        wire.send((request, 12))
+        assert [each.error_code for each in (await wire.answer()).topics] == [REFUSED]
+        assert "absent" not in broker.broker.image.topics
+
+
+async def test_revoked_right_ends_kept_decisions() -> None:
+    async with authorized() as broker:
+        await create(broker, "orders")
+        wire = broker.connect(ALICE)
+        broker.replace([allow(ALICE, AclOperation.WRITE)])
+        assert await produce(wire, b"1", b"2") == [0, 0]
+        broker.replace([])
+        assert await produce(wire, b"3") == [REFUSED]
+        broker.replace([allow(ALICE, AclOperation.WRITE)])
+        assert await produce(wire, b"4") == [0]
+        assert await values(broker) == [b"1", b"2", b"4"]
+
+
+def session_fetch(session_id: int, epoch: int, topics: Iterable[str] = ()) -> FetchRequest:
+    asked = FetchRequest.FetchTopic
+    part = asked.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[asked(topic=name, partitions=[part]) for name in topics],
+        forgotten_topics_data=[],
+    )
+
+
+async def test_session_of_another_principal_is_not_found() -> None:
+    async with authorized() as broker:
+        await create(broker, "orders")
+        broker.replace([allow(each, AclOperation.READ) for each in (ALICE, BOB)])
+        wire = broker.connect(ALICE)
+        wire.send((session_fetch(0, 0, ["orders"]), 12))
+        session_id = (await wire.answer()).session_id
+        assert session_id
+        for principal, epoch, expected in (
+            (BOB, 1, KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            (BOB, -1, 0),  # ends only sessions of its own
+            (ALICE, 1, 0),
+        ):
+            other = broker.connect(principal)
+            other.send((session_fetch(session_id, epoch), 12))
+            assert (await other.answer()).error_code == expected
+
+
+async def test_session_is_authorised_again_when_an_acl_has_changed() -> None:
+    async with authorized() as broker:
+        await create(broker, "orders")
+        assert await produce(broker.connect(ROOT), b"1") == [0]
+        broker.replace([allow(ALICE, AclOperation.READ)])
+        wire = broker.connect(ALICE)
+        wire.send((session_fetch(0, 0, ["orders"]), 12))
+        opened = await wire.answer()
+        assert values_of(fetched(opened)["orders", 0].records) == [b"1"]
+        broker.replace([])
+        wire.send((session_fetch(opened.session_id, 1), 12))
+        found = fetched(await wire.answer())["orders", 0]
+        assert (found.error_code, found.records or b"") == (REFUSED, b"")
+        broker.replace([allow(ALICE, AclOperation.READ)])
+        wire.send((session_fetch(opened.session_id, 2), 12))
+        assert values_of(fetched(await wire.answer())["orders", 0].records) == [b"1"]
+
+
+async def member(wire: Wire) -> str:
+    """Join the group alone; the member id."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+    join = JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    wire.send((join, 3))
+    joined = await wire.answer()
+    assert joined.error_code == 0, joined
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
+    wire.send(
+        (SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=joined.member_id, assignments=[assignment]), 3)
+    )
+    assert (await wire.answer()).error_code == 0
+    return str(joined.member_id)
+
+
+@pytest.mark.parametrize("principal", [ALICE, CAROL])
+async def test_heartbeat_of_a_refused_client_is_not_answered_before_dispatch(principal: str) -> None:
+    """Of the member itself after its right was revoked, and of a client that never had it."""
+    read = allow(ALICE, AclOperation.READ, GROUP, AclResourceType.GROUP)
+    async with authorized() as broker:
+        broker.replace([read])
+        wire = broker.connect(ALICE)
+        beat = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=await member(wire))
+        wire.send((beat, 3))
+        assert (await wire.answer()).error_code == 0
+        if principal == ALICE:
+            broker.replace([])
+        else:
+            wire = broker.connect(principal)
+        wire.send((beat, 3))
+        assert (await wire.answer()).error_code == KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
+        if principal == ALICE:
+            broker.replace([read])
+            wire.send((beat, 3))
+            assert (await wire.answer()).error_code == 0

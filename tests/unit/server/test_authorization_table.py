@@ -1,0 +1,65 @@
+"""The authorisation table has a row for each served API key, and its fields exist in the messages."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.server.requests.api import CLUSTER_ROWS, ROWS
+from kafkalite.server.requests.api import Row as ApiRow
+from kafkalite.server.requests.authorization.guards import OWN
+from kafkalite.server.requests.authorization.refusals import refuse_all
+from kafkalite.server.requests.authorization.table import TABLE, Check, Effect, Row
+from tools.authorization_page import page
+
+PAGE = Path(__file__).parents[3] / "docs/authorization.md"
+LOG_DIRS_ERROR_SINCE = 3
+SERVED = [*ROWS, *CLUSTER_ROWS]
+
+
+@pytest.mark.parametrize("served", SERVED, ids=lambda row: row.name)
+def test_each_served_key_has_a_row(served: ApiRow) -> None:
+    row = TABLE[served.api_key]
+    assert row.name == served.name
+    assert row.own == (served.api_key in OWN)
+
+
+@pytest.mark.parametrize("served", SERVED, ids=lambda row: row.name)
+def test_fields_of_checks_exist(served: ApiRow) -> None:
+    served.load()
+    row = TABLE[served.api_key]
+    for check in row.checks:
+        names = {each.name: each for each in served.request.__fields__}
+        array, _, name = check.of.partition(".")
+        if array and name and not row.own:
+            element = names[array].wire.element
+            assert element is not None and element.struct is not None
+            assert name in {each.name for each in element.struct.__fields__}
+        elif array:
+            assert array in names
+
+
+@pytest.mark.parametrize("served", SERVED, ids=lambda row: row.name)
+def test_refused_request_has_an_error_in_each_version(served: ApiRow) -> None:
+    """A whole request that is refused says so at the top or in its entries; other keys have checks of their own."""
+    served.load()
+    row = TABLE[served.api_key]
+    if row.own or not any(each.effect is Effect.REFUSE for each in row.checks):
+        return
+    for version in range(served.version_min, served.version_max + 1):
+        response = refuse_all(served.response, version, served.request(), 29, row)
+        if served.name == "DescribeLogDirs" and version < LOG_DIRS_ERROR_SINCE:
+            continue  # an empty list, as in Kafka
+        codes = {each.name for each in served.response.__fields__ if each.since <= version <= each.until}
+        assert "error_code" in codes or row.entries is not None, (served.name, version)
+        assert isinstance(response, served.response)
+
+
+def test_page_of_the_documentation_is_generated() -> None:
+    assert PAGE.read_text() == page(), "run: python -m tools.authorization_page"
+
+
+def test_checks_without_a_request_field_are_of_the_cluster_or_have_a_note() -> None:
+    def is_clear(row: Row, check: Check) -> bool:
+        return bool(check.of or check.note or check.right.resource_type.name == "CLUSTER" or not row.own)
+
+    assert all(is_clear(row, check) for row in TABLE.values() for check in row.checks)
