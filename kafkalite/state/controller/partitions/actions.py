@@ -8,7 +8,7 @@ from kafkalite.state.controller.known_topics import NO_BROKERS, Partition
 from kafkalite.state.controller.partitions.leader_elections import first_state, next_state
 from kafkalite.state.controller.partitions.requests import refuse_requests
 from kafkalite.state.controller.states import PartitionEvent
-from kafkalite.state.controller.values import NO_LEADER
+from kafkalite.state.controller.unclean_election import ask_for_unclean_election
 
 
 def do_nothing(context: ControllerContext, partition: Partition) -> None:
@@ -39,20 +39,10 @@ def elect(context: ControllerContext, partition: Partition) -> PartitionEvent | 
     partition.lossy = NO_BROKERS
     partition.restarted = NO_BROKERS  # those that restart during the write are evaluated after it
     if partition.wanted is None:
-        _ask_for_unclean_election(context, partition)
+        ask_for_unclean_election(context, partition)
     if partition.wanted is not None:
         return PartitionEvent.STATE_CHOSEN
     return PartitionEvent.REQUESTED if context.requests.waits(partition) else None
-
-
-def _ask_for_unclean_election(context: ControllerContext, partition: Partition) -> None:
-    """Read whether the topic allows an unclean election, if only that can elect a leader."""
-    state = partition.current
-    if state is not None and state.leader == NO_LEADER and context.candidates(partition):
-        context.stuck[partition] = None
-        context.work.configs_to_read[partition.key.topic] = None
-    elif partition in context.stuck:
-        del context.stuck[partition]
 
 
 def elect_or_announce(context: ControllerContext, partition: Partition) -> PartitionEvent | None:

@@ -18,6 +18,7 @@ from kafkalite.state.controller.partitions.minimum import use_default
 from kafkalite.state.controller.partitions.table import step
 from kafkalite.state.controller.states import PartitionEvent, PartitionState, TopicState
 from kafkalite.state.controller.steps import Steps
+from kafkalite.state.controller.unclean_election import allowed_elections, ask_again
 from kafkalite.state.controller.values import NO_LEADER, PartitionOutcome
 
 
@@ -51,12 +52,7 @@ def elect_leaders(context: ControllerContext, event: ElectLeaders) -> Steps:
 
 def configs_read(context: ControllerContext, event: TopicConfigsRead) -> Steps:
     """Elect leaders out of sync, if the topic allows it."""
-    topic = context.topics.get(event.topic)
-    if topic is None or not event.unclean_elections:
-        return
-    # Those of the topic, not all that are stuck: each of 10,000 topics may be read after the death of a broker.
-    stuck = [one for one in topic.partitions.values() if one in context.stuck and one.state is PartitionState.OFFLINE]
-    yield from elect_each(context, stuck, unclean=True)
+    yield from elect_each(context, allowed_elections(context, event), unclean=True)
 
 
 def configs_changed(context: ControllerContext, event: ConfigsChanged) -> Steps:
@@ -64,9 +60,7 @@ def configs_changed(context: ControllerContext, event: ConfigsChanged) -> Steps:
 
     That is read with the whole topic: so the latest of several reads is the one that is used.
     """
-    for partition in context.stuck:
-        if event.topic in (None, partition.key.topic):
-            context.work.configs_to_read[partition.key.topic] = None
+    ask_again(context, event.topic)
     topic = None if event.topic is None else context.topics.get(event.topic)
     if topic is not None and (topic.state is TopicState.UNREAD or _is_replicated(topic)):
         context.work.topics_to_read[topic.name] = None

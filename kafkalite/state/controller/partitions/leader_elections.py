@@ -2,8 +2,8 @@
 
 `online` are the assigned replicas whose broker is alive and whose log directory works, in the order of the assignment.
 Each election raises the leader epoch. Where the ISR has lost records, eligible replicas become the ISR
-(`eligible_replicas`). Only an unclean election, which a topic config (`events.configs_read`) or a request (`requests`)
-must allow, elects another replica: records that were acknowledged may be lost.
+(`eligible_replicas`). Only an unclean election, which a topic config or a request must allow (`unclean_election`),
+elects another replica: records that were acknowledged may be lost.
 """
 
 from collections.abc import Collection, Sequence

@@ -13,8 +13,9 @@ from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partition_requests import Ask, Departure, Election, PartitionRequest
 from kafkalite.state.controller.partitions.eligible_replicas import eligible_replicas
-from kafkalite.state.controller.partitions.leader_elections import preferred_state, unclean_state
+from kafkalite.state.controller.partitions.leader_elections import preferred_state
 from kafkalite.state.controller.states import PartitionEvent
+from kafkalite.state.controller.unclean_election import elect_unclean
 from kafkalite.state.controller.values import LeaderAndIsr
 
 ANY_EPOCH = -1  # of a member in AlterPartition: it is not checked (KIP-903)
@@ -98,11 +99,7 @@ def elect_leader(context: ControllerContext, partition: Partition, request: Part
     assert isinstance(request.ask, Election) and state is not None
     done = KafkaErrorCode.NONE if request.written else KafkaErrorCode.ELECTION_NOT_NEEDED
     if request.ask.unclean:
-        if context.leader_online(partition):
-            return done
-        minimum = context.minimum(partition)
-        chosen = unclean_state(state, context.candidates(partition), context.settings.epoch, minimum)
-        return KafkaErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if chosen is None else chosen
+        return elect_unclean(context, partition, done)
     preferred = partition.replicas[0]
     if state.leader == preferred and context.leader_online(partition):
         return done

@@ -1,4 +1,4 @@
-"""Preferred and unclean elections, and brokers that shut down or have lost records."""
+"""Preferred elections, and brokers that shut down or have lost records."""
 
 import pytest
 
@@ -9,44 +9,16 @@ from kafkalite.state.controller import events as into
 from kafkalite.state.controller.channel import OFFLINE
 from kafkalite.state.controller.controller import Controller
 from kafkalite.state.controller.preferred_election import REBALANCE
-from kafkalite.state.controller.values import ControllerSettings, LeaderAndIsr, StoredState, TopicNodes
+from kafkalite.state.controller.values import ControllerSettings, TopicNodes
 from kafkalite.state.effects import SetTimer
-from tests.unit.state.controller.kit import EPOCH, ID, KEY, WRITTEN, Situation, broker
+from tests.unit.state.controller.elections import elect, error, running, states, topic
+from tests.unit.state.controller.kit import EPOCH, ID, WRITTEN, Situation, broker
 
 NONE = -1
 
 
-def topic(leader: int, *isr: int, replicas: tuple[int, ...] = (1, 3, 4), partitions: int = 1) -> TopicNodes:
-    """Partitions in leader epoch 4."""
-    state = StoredState(LeaderAndIsr(leader, 4, isr, EPOCH - 1), 6, WRITTEN)
-    indexes = range(partitions)
-    return TopicNodes(
-        ID, 0, dict.fromkeys(indexes, replicas), {}, {}, dict.fromkeys(indexes, state), frozenset(indexes), 10
-    )
-
-
-def running(nodes: TopicNodes, alive: tuple[int, ...] = (1, 3, 4)) -> Situation:
-    return Situation({"a": nodes}, alive).quiet()
-
-
-def elect(situation: Situation, *, unclean: bool = False, key: TopicPartition = KEY) -> Situation:
-    return situation.report(into.ElectLeaders("elect", unclean, (key,)))
-
-
 def shut_down(situation: Situation, broker_id: int, epoch: int = 1) -> Situation:
     return situation.report(into.ShutDownBroker("stop", broker_id, epoch))
-
-
-def error(situation: Situation, token: object = "elect") -> int:
-    ((whole, (outcome,)),) = situation.completed(token)
-    assert whole == 0
-    return outcome.error
-
-
-def states(situation: Situation) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Leader, leader epoch and ISR of the latest transaction."""
-    written = [each.state for each in situation.writes[-1].operations if isinstance(each, out.SetState)]
-    return [(each.leader, each.leader_epoch, each.isr) for each in written]
 
 
 def stopped(situation: Situation, broker_id: int) -> list[tuple[bool, int]]:
@@ -89,42 +61,6 @@ def rebalancing(partitions: int, elsewhere: int) -> Situation:
 def test_leaders_move_back_when_more_than_the_allowed_share_is_elsewhere() -> None:
     assert [leader for leader, _, _ in states(rebalancing(10, elsewhere=2))] == [1, 1]
     assert not rebalancing(10, elsewhere=1).writes
-
-
-# Unclean.
-
-
-def test_unclean_election_makes_the_first_live_replica_the_only_one_in_sync_and_recovering() -> None:
-    situation = elect(running(topic(1, 1), alive=(3, 4)).written(7).quiet(), unclean=True)
-    state = LeaderAndIsr(3, 6, (3,), EPOCH, recovering=True, isr_epochs=(1,))
-    assert situation.writes[-1].operations == (out.SetState(KEY, state, 7),)
-    assert error(situation.written(8)) == Error.NONE
-    assert situation.machine.counts().unclean_elections == 1
-
-
-def test_unclean_election_is_not_needed_while_there_is_a_leader_and_impossible_without_replicas() -> None:
-    assert error(elect(running(topic(1, 1)), unclean=True)) == Error.ELECTION_NOT_NEEDED
-    dead = running(topic(1, 1), alive=()).written(7).quiet()
-    assert error(elect(dead, unclean=True)) == Error.ELIGIBLE_LEADERS_NOT_AVAILABLE
-
-
-def test_topic_that_allows_it_elects_uncleanly_by_itself() -> None:
-    situation = running(topic(1, 1), alive=(3, 4)).written(7)
-    assert out.ReadTopicConfigs("a") in situation.effects
-    writes = len(situation.writes)
-    situation.report(into.TopicConfigsRead("a", False))
-    assert len(situation.writes) == writes
-    situation.report(into.ConfigsChanged("a", 1))
-    assert out.ReadTopicConfigs("a") in situation.effects
-    situation.report(into.TopicConfigsRead("a", True))
-    assert states(situation) == [(3, 6, (3,))]
-
-
-def test_configs_are_not_read_where_no_unclean_election_is_possible() -> None:
-    situation = running(topic(1, 1, 3)).report(into.ConfigsChanged(None, 1))
-    assert not situation.effects
-    dead = running(topic(1, 1), alive=()).written(7)
-    assert not [each for each in dead.effects if isinstance(each, out.ReadTopicConfigs)]
 
 
 # Controlled shutdown.
