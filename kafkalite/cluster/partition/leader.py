@@ -3,7 +3,8 @@
 1. The *own end* is the end of the written records; where flush.messages requires a flush, of the flushed ones.
 2. The high watermark is the lowest end among the own one, the ISR with members that the controller has not confirmed
    yet, and live replicas that are caught up and may join. It never decreases. While the ISR is below the effective
-   minimum, min(min.insync.replicas, replicas), or there are eligible replicas, it does not move.
+   minimum, min(min.insync.replicas, replicas), or there are eligible replicas, it does not move:
+   `state/isr/high_watermark`.
 3. Appends with acks=1 are answered at the own end, those with acks=all at the high watermark. These end earlier with
    REQUEST_TIMED_OUT after their `timeout_ms`, and with NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR falls below the
    minimum. Their records stay in the log, and may be committed later. A partition has one timer, for the earliest
@@ -34,7 +35,7 @@ from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.held_appends import Deadline, HeldAppends, HeldWrite
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.isr.high_watermark import lowest_end_offset
+from kafkalite.state.isr.high_watermark import is_awaited, lowest_end_offset, next_high_watermark
 from kafkalite.state.isr.replica_progress import ReplicaProgress
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
@@ -378,15 +379,16 @@ class Leader:
         """
         partition = self._partition
         moved = False
-        if len(partition.isr) >= partition.replicas_min:
-            high_watermark = self._lowest_end() if self.followers else self._own_end
-            if high_watermark > partition.high_watermark:
-                partition.high_watermark = high_watermark
-                moved = True
-                if self.followers and partition.log is not None:
-                    partition.log.high_watermark = high_watermark  # for its checkpoint
-                for mark in partition.replica_sessions:
-                    mark.high_watermark_moved()
+        lowest_end = self._lowest_end() if self.followers else self._own_end
+        before, in_sync = partition.high_watermark, len(partition.isr)
+        high_watermark = next_high_watermark(before, lowest_end, in_sync, partition.replicas_min)
+        if high_watermark != before:
+            partition.high_watermark = high_watermark
+            moved = True
+            if self.followers and partition.log is not None:
+                partition.log.high_watermark = high_watermark  # for its checkpoint
+            for mark in partition.replica_sessions:
+                mark.high_watermark_moved()
         size = 0 if self._held is None else self._held.take_committed(partition.high_watermark, answered)
         return size if moved else None
 
@@ -394,14 +396,15 @@ class Leader:
         return lowest_end_offset(self._own_end, self.followers, self.isr, self._is_awaited)
 
     def _is_awaited(self, replica_id: int, progress: ReplicaProgress) -> bool:
-        """Whether a replica outside the ISR is caught up and alive, and so about to join."""
-        if self._isr_changes is not None and replica_id in self._isr_changes.rejected:
-            return False
-        log = self._partition.log
-        end = 0 if log is None else log.log_end_offset
-        lag_max_ms = self._host.replica_lag_max_ms
-        caught_up = progress.is_caught_up(end, self._now_ms(), lag_max_ms)
-        return caught_up and self._host.is_live(replica_id, progress.broker_epoch)
+        log, changes = self._partition.log, self._isr_changes
+        return is_awaited(
+            progress,
+            0 if log is None else log.log_end_offset,
+            self._now_ms(),
+            self._host.replica_lag_max_ms,
+            live=self._host.is_live(replica_id, progress.broker_epoch),
+            rejected=changes is not None and replica_id in changes.rejected,
+        )
 
     def _answer(self, appends: list[Append], size: int | None) -> None:
         """Finish appends, then what waits for the high watermark.

@@ -1,10 +1,7 @@
-"""What a leader knows of a follower: whether it is caught up, and which records all replicas have."""
-
-from collections.abc import Iterable
+"""What a leader knows of a follower: whether it is caught up."""
 
 import pytest
 
-from kafkalite.state.isr.high_watermark import lowest_end_offset
 from kafkalite.state.isr.replica_progress import ReplicaProgress
 
 LAG_MS = 1_000
@@ -61,27 +58,3 @@ def test_member_of_the_isr_has_the_allowed_lag_in_a_new_epoch(in_sync: bool) -> 
     assert progress.is_caught_up(20, 6_000, LAG_MS) is in_sync
     assert not progress.is_caught_up(20, 6_001, LAG_MS)
     assert progress.end_offset == 10
-
-
-@pytest.mark.parametrize(
-    ("own_end", "ends", "required", "awaited", "lowest"),
-    [
-        (9, {}, (), (), 9),
-        (9, {2: 7, 3: 8}, (1, 2, 3), (), 7),
-        (9, {2: 7, 3: 8}, (1, 3), (), 8),
-        (9, {2: 7, 3: 8}, (1,), (), 9),
-        (9, {2: 7, 3: 8}, (1,), (2,), 7),
-        (6, {2: 7, 3: 8}, (1, 2, 3), (), 6),
-        (9, {2: -1, 3: 8}, (1, 2, 3), (), -1),
-        (9, {2: -1, 3: 8}, (1, 3), (3,), 8),
-    ],
-)
-def test_lowest_end_of_the_leader_the_isr_and_awaited_replicas(
-    own_end: int, ends: dict[int, int], required: tuple[int, ...], awaited: Iterable[int], lowest: int
-) -> None:
-    followers = {}
-    for replica_id, end in ends.items():
-        followers[replica_id] = ReplicaProgress()
-        followers[replica_id].end_offset = end
-    found = lowest_end_offset(own_end, followers, required, lambda replica_id, _: replica_id in awaited)
-    assert found == lowest
