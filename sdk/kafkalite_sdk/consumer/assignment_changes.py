@@ -22,6 +22,7 @@ from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.listeners import Partitions, RebalanceListener, call_listener
 from kafkalite_sdk.consumer.offsets.auto_commit import AutoCommit
 from kafkalite_sdk.consumer.offsets.positions import PartitionState
+from kafkalite_sdk.consumer.offsets.reset_policy import Loss, ResetPolicy, replacement
 from kafkalite_sdk.membership.settings import AssignmentChange
 
 Assigned = frozenset[TopicPartition]
@@ -190,5 +191,7 @@ class AssignmentChanges:
         if start_offset is not None and start_offset >= 0:
             state.committed = start_offset
             positions.seek(state, start_offset)
-        elif start_offset is not None and positions.policy is not None:
-            positions.begin_reset(state, positions.policy)
+        elif start_offset is not None:
+            found = replacement(positions.policy, Loss.MISSING)
+            if isinstance(found, ResetPolicy):
+                positions.begin_reset(state, found)

@@ -30,6 +30,7 @@ from kafkalite_sdk.consumer.missing_topics import MissingTopics
 from kafkalite_sdk.consumer.offsets.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
 from kafkalite_sdk.consumer.offsets.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.offsets.positions import Positions
+from kafkalite_sdk.consumer.offsets.reset_policy import Loss, ResetPolicy, replacement
 from kafkalite_sdk.consumer.settings import ConsumerSettings
 from kafkalite_sdk.values import OffsetAndMetadata
 
@@ -319,13 +320,13 @@ class Driver(Generic[K, V]):
 
         Without a reset policy they stay, and the broker's response to the next fetch is an error of `poll`.
         """
-        policy = self.positions.policy
-        if policy is None:
+        found = replacement(self.positions.policy, Loss.RECREATED)
+        if not isinstance(found, ResetPolicy):
             return
         for each, state in self.positions.states.items():
             if each.topic in topics and state.position >= 0:
                 self.drop_fetched([each])
-                self.positions.begin_reset(state, policy)
+                self.positions.begin_reset(state, found)
 
     # waiting
 

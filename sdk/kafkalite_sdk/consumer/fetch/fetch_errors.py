@@ -14,6 +14,7 @@ from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.fetch.partition_buffer import PartitionBuffer
 from kafkalite_sdk.consumer.offsets.positions import NO_REPLICA, Positions
+from kafkalite_sdk.consumer.offsets.reset_policy import Loss, ResetPolicy, replacement
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 OUT_OF_RANGE, CORRUPT = KafkaErrorCode.OFFSET_OUT_OF_RANGE, KafkaErrorCode.CORRUPT_MESSAGE
@@ -101,8 +102,9 @@ class FetchErrors:
         state = buffer.state
         if buffer.size:
             return False  # the records before it come first; then it is fetched again
-        if self._positions.policy is not None:
-            self._positions.begin_reset(state, self._positions.policy)
+        found = replacement(self._positions.policy, Loss.OUT_OF_RANGE)
+        if isinstance(found, ResetPolicy):
+            self._positions.begin_reset(state, found)
             return True
         buffer.error = error
         return False

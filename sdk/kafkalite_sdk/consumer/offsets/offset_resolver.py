@@ -19,7 +19,7 @@ from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.cluster_view import NO_EPOCH, ClusterView
 from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, OffsetLookups
 from kafkalite_sdk.consumer.offsets.positions import PartitionState, Positions, changed_states
-from kafkalite_sdk.consumer.offsets.reset_policy import LATEST, ResetPolicy
+from kafkalite_sdk.consumer.offsets.reset_policy import LATEST, NO_OFFSET, Loss, ResetPolicy, replacement
 from kafkalite_sdk.values import ListedOffset
 
 if TYPE_CHECKING:
@@ -171,10 +171,11 @@ class OffsetResolver:
                 self._begin_reset(state)
 
     def _begin_reset(self, state: PartitionState) -> None:
-        if state in self._origins:
-            self._positions.seek(state, self._origins[state])
-        elif self._positions.policy is not None:
-            self._positions.begin_reset(state, self._positions.policy)
+        found = replacement(self._positions.policy, Loss.MISSING, self._origins.get(state, NO_OFFSET))
+        if isinstance(found, int):
+            self._positions.seek(state, found)
+        elif found is not None:
+            self._positions.begin_reset(state, found)
         else:
             text = (
                 f"{state.topic_partition} has no committed offset and auto_offset_reset is 'none'; seek, or commit one"
@@ -220,14 +221,15 @@ class OffsetResolver:
 
     def _truncated(self, state: PartitionState, end: EpochEnd, current: int) -> None:
         self._moved([state.topic_partition])
-        if self._positions.policy is None:
+        found = replacement(self._positions.policy, Loss.TRUNCATED, end.end_offset)
+        if found is None:
             text = (
                 f"{state.topic_partition} was truncated: position {state.position} of leader epoch"
                 f" {state.leader_epoch}, end of that epoch {end.end_offset}; seek to continue"
             )
             self._fail(state, LogTruncationError(text))
-        elif end.end_offset < 0:
-            self._positions.begin_reset(state, self._positions.policy)
+        elif isinstance(found, ResetPolicy):
+            self._positions.begin_reset(state, found)
         else:
-            self._positions.seek(state, end.end_offset, end.leader_epoch)
+            self._positions.seek(state, found, end.leader_epoch)
             self._positions.validated(state, current)

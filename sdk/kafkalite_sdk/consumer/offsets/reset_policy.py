@@ -1,13 +1,17 @@
-"""The start of a consumer in a partition that has no valid position: the values of `auto_offset_reset`.
+"""The start of a consumer in a partition that has no valid position: `auto_offset_reset` and its effect.
 
-Pure: the wall time is a parameter. `offset_resolver` decides when a position is reset. Sources:
+`replacement` decides what follows a lost position, for all who find one: `offset_resolver` (missing, truncated),
+`assignment_changes` (missing), `fetch/fetch_errors` (out of range) and `driver` (of a topic that was created again).
+Pure: the wall time is a parameter. Sources: OffsetFetcherUtils.java, FetchCollector.java,
 AutoOffsetResetStrategy.java of Apache Kafka 4.3; KIP-1106.
 """
 
 import re
+from enum import Enum
 from typing import NamedTuple
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
+NO_OFFSET = -1
 DURATION = r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?"
 SECONDS = (86400, 3600, 60, 1)
 
@@ -28,8 +32,31 @@ class ResetPolicy(NamedTuple):
         return self.timestamp_ms if self.duration_ms is None else max(0, wall_ms - self.duration_ms)
 
 
+class Loss(Enum):
+    """Why a partition has no valid position."""
+
+    MISSING = "no offset is committed"
+    OUT_OF_RANGE = "the log does not have the offset"
+    TRUNCATED = "the log was truncated below the position (KIP-320)"
+    RECREATED = "the topic was deleted and created again"
+
+
 EARLIEST = ResetPolicy(EARLIEST_TIMESTAMP)
 LATEST = ResetPolicy(LATEST_TIMESTAMP)
+
+
+def replacement(policy: ResetPolicy | None, loss: Loss, known_offset: int = NO_OFFSET) -> int | ResetPolicy | None:
+    """What replaces a lost position: an offset to seek, or a policy to reset by; None = an error of `poll`.
+
+    Arguments:
+        policy: of `auto_offset_reset`; None = "none".
+        loss: why there is no valid position.
+        known_offset: where the partition was begun before (MISSING), or where the log and the position diverge
+            (TRUNCATED: without a policy that is an error, because records were lost); -1 = not known.
+    """
+    if known_offset >= 0 and (loss is Loss.MISSING or (loss is Loss.TRUNCATED and policy is not None)):
+        return known_offset
+    return policy
 
 
 def parse_reset_policy(text: str) -> ResetPolicy | None:
