@@ -7,7 +7,8 @@
 2. at `segment.ms`, by the timestamps of its batches;
 3. when an index is full, or the relative offset of a batch would not fit into an entry.
 
-A leader epoch ends a run of batches, but no segment. Source: LogSegment.shouldRoll.
+A leader epoch ends a run of batches, but no segment. Retention rolls the active segment, too, when it deletes all that
+is in it (`storage/retention.take_first`). Source: LogSegment.shouldRoll.
 """
 
 from libc.stdint cimport int64_t

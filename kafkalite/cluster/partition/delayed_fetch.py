@@ -4,6 +4,10 @@ A `DelayedFetch` is attached to each partition that it reads. It is completed by
 by an event that changes the response (deletion, a new leader epoch, a new log start offset), or by its deadline. A
 read_committed fetch waits for the last stable offset: the records of an open transaction do not count. A fetch at a
 follower is completed by the high watermark that the follower learns. Nothing polls.
+
+Whether a response has enough bytes, or must wait, is decided where it is read: `server/requests/pending_fetch`
+(`_bytes_missing`, `_stopped`) for clients, `server/handlers/replica_fetch` (`_is_enough`) for followers. The rules
+differ: a client's response is also enough when a byte limit has left a partition unread.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,6 @@
 """Controlled shutdown: a broker asks for its leaders to be moved before it stops; its followers stop.
 
+The broker's side is `server/running/controlled_shutdown`.
 From then on it is no candidate, until it registers again: `partitions/leader_elections` chooses leaders among the
 others.
 """
