@@ -9,8 +9,8 @@ from typing import Any
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, ResolvePatterns, SetTimer
 from kafkalite.state.groups.consumer.group import ConsumerGroup
+from kafkalite.state.groups.consumer.group_steps import TOPICS_AT_ONCE
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
-from kafkalite.state.groups.consumer.reconciler import TOPICS_AT_ONCE
 from kafkalite.state.groups.consumer.requests import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,

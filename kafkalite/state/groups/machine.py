@@ -64,11 +64,11 @@ class GroupMachine:
     ) -> None:
         self.classic = ClassicGroups(classic, MachineMemory(memory))
         self.consumers = consumers
-        consumers.reconciler.memory = self.classic.memory
+        consumers.steps.memory = self.classic.memory
         registered = RegisteredSettings(
-            classic.session_min_ms, classic.session_max_ms, classic.members_max, consumers.reconciler.embedded
+            classic.session_min_ms, classic.session_max_ms, classic.members_max, consumers.steps.embedded
         )
-        self.registered = RegisteredGroups(registered, consumers.reconciler.topics, self)
+        self.registered = RegisteredGroups(registered, consumers.steps.topics, self)
         self.registry = GroupRegistry(self.classic, consumers, self.registered)
         self.offsets = OffsetManager(offsets, self.registry)
         self._counts = counts or GroupCounts()
@@ -210,7 +210,7 @@ class GroupMachine:
             left = None if at_most is None else at_most - len(effects.records)
             if left == 0:
                 break
-            created = self.consumers.reconciler.topics.by_name(topic)
+            created = self.consumers.steps.topics.by_name(topic)
             but = ZERO_UUID if created is None else created.topic_id
             effects.records += self.offsets.topic_deleted(group, topic, left, but)
         for group_type in self.registry.types.values():

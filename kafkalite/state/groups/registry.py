@@ -52,7 +52,7 @@ class GroupRegistry:
         self._classic = classic
         self._consumers = consumers
         self._registered = registered
-        consumers.reconciler.to_classic = self._to_classic
+        consumers.steps.to_classic = self._to_classic
 
     # look up
 
@@ -198,19 +198,19 @@ class GroupRegistry:
         """The records that convert a classic group to a consumer group; without members only its generation is kept."""
         group = self._classic.groups.get(name)
         if group is not None and group.members:
-            reconciler = self._consumers.reconciler
-            return upgrade(group, reconciler.settings_of(name), reconciler.topics, reconciler.embedded)
+            steps = self._consumers.steps
+            return upgrade(group, steps.settings_of(name), steps.topics, steps.embedded)
         return [ConsumerGroupMetadata(name, group.last_generation + 1)] if group is not None else []
 
     def _to_classic(self, before: ConsumerGroup, after: ConsumerGroup, now: Now) -> Effects | None:
         """Convert a consumer group that loses its last member of the consumer protocol and keeps others."""
         if before.all_classic or not after.members or not after.all_classic:
             return None
-        reconciler = self._consumers.reconciler
-        policy = reconciler.settings_of(before.group_id).migration
+        steps = self._consumers.steps
+        policy = steps.settings_of(before.group_id).migration
         fits = len(after.members) <= self._classic.settings.members_max
         converts = policy.downgrades and fits
-        members = downgrade(after, reconciler.topics, reconciler.embedded) if converts else None
+        members = downgrade(after, steps.topics, steps.embedded) if converts else None
         if members is None:
             return None
         effects = Effects(records=before.tombstones())

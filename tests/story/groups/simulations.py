@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.state.groups.consumer.reconciler import TOPICS_AT_ONCE
+from kafkalite.state.groups.consumer.group_steps import TOPICS_AT_ONCE
 from tests.kit.counted_table import CountedTable
 from tests.kit.seeds import first_seed, replayed_seed, seeds_of
 from tests.kit.weighted_choice import Operations, draw

@@ -16,9 +16,9 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects
 from kafkalite.state.groups.consumer import reconciliation
 from kafkalite.state.groups.consumer.group import ConsumerGroupState
+from kafkalite.state.groups.consumer.group_steps import GroupSteps
 from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
 from kafkalite.state.groups.consumer.heartbeat_interval import SHORT_MS, WaitingMembers
-from kafkalite.state.groups.consumer.reconciler import Reconciler
 from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS, MemberState
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, HeartbeatResult
 from kafkalite.state.groups.consumer.target_assignment import deferred_ms
@@ -276,7 +276,7 @@ def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_scheduled_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timer that makes a target assignment does nothing."""
-    monkeypatch.setattr(Reconciler, "make_scheduled_target", lambda *_: Effects())
+    monkeypatch.setattr(GroupSteps, "make_scheduled_target", lambda *_: Effects())
 
 
 def return_the_configured_interval(monkeypatch: pytest.MonkeyPatch) -> None:

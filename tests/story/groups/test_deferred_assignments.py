@@ -187,6 +187,6 @@ def test_members_that_start_together_share_the_partitions(members: Members) -> N
 def test_waiting_members_are_forgotten_when_they_leave(members: Members) -> None:
     members.start("alice", "flights")
     members.start("bob", "flights")
-    assert members.shard.machine.reconciler.waiting.count == 1
+    assert members.shard.machine.steps.waiting.count == 1
     members.stop("bob")
-    assert members.shard.machine.reconciler.waiting.count == 0
+    assert members.shard.machine.steps.waiting.count == 0

@@ -14,7 +14,7 @@ from kafkalite.state.groups.classic.commit_validation import ClassicCommitValida
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.classic.table import TRANSITIONS as CLASSIC_ROWS
-from kafkalite.state.groups.consumer import classic_table, reconciler, reconciliation
+from kafkalite.state.groups.consumer import classic_table, group_steps, reconciliation
 from kafkalite.state.groups.consumer.classic_members import ClassicProtocolMembers
 from kafkalite.state.groups.consumer.classic_table import RESPONSES
 from kafkalite.state.groups.consumer.commit_validation import ConsumerCommitValidation
@@ -88,7 +88,7 @@ def ignore_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
 def ignore_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The current owners of partitions are ignored."""
     reconcile = reconciliation.reconcile
-    monkeypatch.setattr(reconciler, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
+    monkeypatch.setattr(group_steps, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
 
 
 def assign_same_partitions_to_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from kafkalite.protocol.messages.consumer_group_describe import ConsumerGroupDes
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest
 from kafkalite.server.handlers import consumer_group_heartbeat
 from kafkalite.server.requests import call, response_arrays
-from kafkalite.state.groups.consumer.reconciler import TOPICS_AT_ONCE
+from kafkalite.state.groups.consumer.group_steps import TOPICS_AT_ONCE
 from tests.kit.members import assignment, beat_join, fast_heartbeat, given, heartbeat, join, leave, owned, sync
 from tests.kit.server import ANSWER_S, Client, running
 

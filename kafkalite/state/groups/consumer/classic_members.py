@@ -38,7 +38,7 @@ from kafkalite.state.groups.consumer.classic_responses import (
 from kafkalite.state.groups.consumer.classic_table import serve
 from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import ConsumerGroup
-from kafkalite.state.groups.consumer.reconciler import JOIN, REBALANCE, SYNC, MemberReport, Reconciler
+from kafkalite.state.groups.consumer.group_steps import JOIN, REBALANCE, SYNC, GroupSteps, MemberReport
 from kafkalite.state.groups.consumer.requests import CommandRejected, MigrationPolicy
 from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
@@ -50,11 +50,11 @@ class ClassicProtocolMembers:
     """Serves the requests of classic-protocol members of a consumer group that exists.
 
     Arguments:
-        reconciler: the steps that commands share.
+        steps: the steps that commands share.
     """
 
-    def __init__(self, reconciler: Reconciler) -> None:
-        self._reconciler = reconciler
+    def __init__(self, steps: GroupSteps) -> None:
+        self._steps = steps
 
     def join(self, request: Join, token: Token, now: Now) -> Effects:
         """Join or rejoin; the result is a `Joined`.
@@ -75,7 +75,7 @@ class ClassicProtocolMembers:
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
         """Return the assignment; the result is a `Synced`."""
-        group, member_id = self._reconciler.groups[request.group], request.member_id
+        group, member_id = self._steps.groups[request.group], request.member_id
         error = _refusal(group, member_id, request.group_instance_id, request.generation)
         if not error:
             supported = (None, protocol_of(group.members[member_id])[0])
@@ -85,27 +85,27 @@ class ClassicProtocolMembers:
             return answer_only(token, Synced(error))
         effects = Effects()
         sync, member = ClassicMemberRequest.SYNC, group.members[member_id]
-        serve(ClassicRequest(self._reconciler, effects, token, group, member, sync, now))
+        serve(ClassicRequest(self._steps, effects, token, group, member, sync, now))
         return effects
 
     def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
         """Extend the session of a member; the result is an `ErrorOnly`. Every heartbeat also checks the topics."""
-        group, effects = self._reconciler.groups[request.group], Effects()
+        group, effects = self._steps.groups[request.group], Effects()
         error = _refusal(group, request.member_id, request.group_instance_id, request.generation)
         if error:
             return answer_only(token, ErrorOnly(error))
-        draft, watch = Draft(group), self._reconciler.watches.get(request.group) or RegexWatch()
-        self._reconciler.refresh(draft, SubscribedTopics(draft.group, self._reconciler.topics), watch, now)
-        self._reconciler.watch(effects, draft.group, watch, now)
+        draft, watch = Draft(group), self._steps.watches.get(request.group) or RegexWatch()
+        self._steps.refresh(draft, SubscribedTopics(draft.group, self._steps.topics), watch, now)
+        self._steps.watch(effects, draft.group, watch, now)
         effects.records += draft.records
         heartbeat, member = ClassicMemberRequest.HEARTBEAT, group.members[request.member_id]
-        keep_alive(self._reconciler, effects, member, now)
-        serve(ClassicRequest(self._reconciler, effects, token, draft.group, member, heartbeat, now))
+        keep_alive(self._steps, effects, member, now)
+        serve(ClassicRequest(self._steps, effects, token, draft.group, member, heartbeat, now))
         return effects
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Remove members that leave, or that are named by their instance ids; the result is a `Left`."""
-        group, effects = self._reconciler.groups[request.group], Effects()
+        group, effects = self._steps.groups[request.group], Effects()
         gone: dict[str, None] = {}
         left = []
         for leaver in request.members:
@@ -114,14 +114,14 @@ class ClassicProtocolMembers:
                 gone[_member_of(group, leaver)] = None
             left.append(LeftMember(leaver.member_id, leaver.group_instance_id, error))
         if gone:
-            self._reconciler.remove(effects, group, list(gone), now)
+            self._steps.remove(effects, group, list(gone), now)
         effects.answer(token, Left(members=tuple(left)))
         return effects
 
     # joining
 
     def _join(self, effects: Effects, request: Join, now: Now) -> Joined | None:
-        before = self._reconciler.groups[request.group]
+        before = self._steps.groups[request.group]
         subscription = self._validated(before, request)
         if not request.member_id and request.group_instance_id is None and request.member_id_required:
             return Joined(KafkaErrorCode.MEMBER_ID_REQUIRED, fresh_member_id(request))
@@ -129,15 +129,15 @@ class ClassicProtocolMembers:
         replaced = _admit(draft, request, member_id, subscription)
         known = membership.metadata_of(draft.group, member_id)
         after = _described(known, request, subscription)
-        if not self._reconciler.memory.accepts(memory_of_member(after) - memory_of_member(known)):
+        if not self._steps.memory.accepts(memory_of_member(after) - memory_of_member(known)):
             raise CommandRejected(
                 KafkaErrorCode.GROUP_MAX_SIZE_REACHED, "Group members use all memory that is reserved for them."
             )
         new_names, new_pattern = membership.note(draft, after)
         owned = self._owned(subscription)
         report = MemberReport(member_id, request.session_timeout_ms, owned, new_names, new_pattern, replaced)
-        self._reconciler.advance(effects, draft, report, now)
-        if self._reconciler.finish(effects, before, draft, now):
+        self._steps.advance(effects, draft, report, now)
+        if self._steps.finish(effects, before, draft, now):
             return None
         self.cancel_timers(effects, request.group, member_id)
         effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
@@ -147,10 +147,10 @@ class ClassicProtocolMembers:
 
     def _validated(self, group: ConsumerGroup, request: Join) -> Subscription:
         """What the member subscribes to, where it may join."""
-        settings, instance = self._reconciler.settings_of(group.group_id), request.group_instance_id
+        settings, instance = self._steps.settings_of(group.group_id), request.group_instance_id
         holder = group.static_members.get(instance) if instance is not None else None
         known = holder is not None or request.member_id in group.members
-        subscriptions = [self._reconciler.embedded.subscription(metadata) for _, metadata in request.protocols]
+        subscriptions = [self._steps.embedded.subscription(metadata) for _, metadata in request.protocols]
         understood = request.protocol_type == CONSUMER_PROTOCOL and None not in subscriptions
         if settings.migration is MigrationPolicy.DISABLED:
             raise CommandRejected(
@@ -168,14 +168,14 @@ class ClassicProtocolMembers:
     def _owned(self, subscription: Subscription) -> Assignment:
         owned: dict[bytes, set[int]] = {}
         for name, partition in subscription.owned:
-            topic = self._reconciler.topics.by_name(name)
+            topic = self._steps.topics.by_name(name)
             if topic is not None:
                 owned.setdefault(topic.topic_id, set()).add(partition)
         return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
     def cancel_timers(self, effects: Effects, group_id: str, member_id: str) -> None:
         """The member has joined, or has changed to the consumer protocol."""
-        self._reconciler.rejoining.discard((group_id, member_id))
+        self._steps.rejoining.discard((group_id, member_id))
         for kind in (JOIN, SYNC):
             effects.cancel_timer((CONSUMER, kind, group_id, member_id))
 
@@ -183,7 +183,7 @@ class ClassicProtocolMembers:
         """The members of a classic group have their whole sessions from its conversion on."""
         for member in group.members.values():
             if member.classic is not None:
-                keep_alive(self._reconciler, effects, member, now)
+                keep_alive(self._steps, effects, member, now)
 
 
 def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscription) -> str | None:

@@ -10,7 +10,7 @@ from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.classic.requests import ErrorOnly, Synced
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.consumer.group import ConsumerGroup
-from kafkalite.state.groups.consumer.reconciler import JOIN, SYNC, Reconciler
+from kafkalite.state.groups.consumer.group_steps import JOIN, SYNC, GroupSteps
 from kafkalite.state.groups.records import CONSUMER, ConsumerGroupMemberMetadata
 
 
@@ -25,7 +25,7 @@ class ClassicRequest(NamedTuple):
     """One request of a member while it is executed.
 
     Arguments:
-        reconciler: the steps that commands share.
+        steps: the steps that commands share.
         effects: receives the response.
         token: of the response.
         group: of the member.
@@ -34,7 +34,7 @@ class ClassicRequest(NamedTuple):
         now: the time.
     """
 
-    reconciler: Reconciler
+    steps: GroupSteps
     effects: Effects
     token: Token
     group: ConsumerGroup
@@ -46,8 +46,8 @@ class ClassicRequest(NamedTuple):
 def request_rejoin(served: ClassicRequest) -> None:
     """Respond with REBALANCE_IN_PROGRESS. The member has its rebalance timeout from the first time on."""
     group_id, member_id = served.group.group_id, served.member.member_id
-    if (group_id, member_id) not in served.reconciler.rejoining:
-        served.reconciler.rejoining.add((group_id, member_id))
+    if (group_id, member_id) not in served.steps.rejoining:
+        served.steps.rejoining.add((group_id, member_id))
         over_at_ms = served.now.ms + served.member.rebalance_timeout_ms
         served.effects.set_timer((CONSUMER, JOIN, group_id, member_id), over_at_ms)
     error = KafkaErrorCode.REBALANCE_IN_PROGRESS
@@ -62,23 +62,23 @@ def acknowledge_heartbeat(served: ClassicRequest) -> None:
 
 def return_assignment(served: ClassicRequest) -> None:
     """Return the partitions that the member owns, as an assignment of its protocol."""
-    reconciler, member, group = served.reconciler, served.member, served.group
+    steps, member, group = served.steps, served.member, served.group
     partitions = {}
     for topic_id, epochs in group.current(member.member_id).assigned.items():
-        topic = reconciler.topics.by_id(topic_id)
+        topic = steps.topics.by_id(topic_id)
         if topic is not None:
             partitions[topic.name] = sorted(epochs)
     protocol, metadata = protocol_of(member)
-    assignment = reconciler.embedded.assignment(partitions, metadata)
+    assignment = steps.embedded.assignment(partitions, metadata)
     served.effects.cancel_timer((CONSUMER, SYNC, group.group_id, member.member_id))
-    keep_alive(reconciler, served.effects, member, served.now)
+    keep_alive(steps, served.effects, member, served.now)
     served.effects.answer(served.token, Synced(0, CONSUMER_PROTOCOL, protocol, assignment))
 
 
-def keep_alive(reconciler: Reconciler, effects: Effects, member: ConsumerGroupMemberMetadata, now: Now) -> None:
+def keep_alive(steps: GroupSteps, effects: Effects, member: ConsumerGroupMemberMetadata, now: Now) -> None:
     """Extend the session of a member of the classic protocol by its session timeout."""
     assert member.classic is not None
-    reconciler.keep_session(effects, (member.group, member.member_id), member.classic.session_timeout_ms, now)
+    steps.keep_session(effects, (member.group, member.member_id), member.classic.session_timeout_ms, now)
 
 
 def protocol_of(member: ConsumerGroupMemberMetadata) -> tuple[str, bytes]:

@@ -19,7 +19,7 @@ from kafkalite.state.groups.consumer.classic_members import ClassicProtocolMembe
 from kafkalite.state.groups.consumer.description import describe
 from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import ConsumerGroup
-from kafkalite.state.groups.consumer.reconciler import (
+from kafkalite.state.groups.consumer.group_steps import (
     JOIN,
     REBALANCE,
     SESSION,
@@ -27,8 +27,8 @@ from kafkalite.state.groups.consumer.reconciler import (
     TARGET,
     TARGET_CALLED,
     TOPICS_AT_ONCE,
+    GroupSteps,
     MemberReport,
-    Reconciler,
 )
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import (
@@ -63,7 +63,7 @@ from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
 class ConsumerGroups(GroupType):
     """All consumer groups of a shard.
 
-    Arguments: those of `Reconciler`.
+    Arguments: those of `GroupSteps`.
 
     Attributes:
         classic: serves their members of the classic protocol.
@@ -88,12 +88,12 @@ class ConsumerGroups(GroupType):
         embedded: ConsumerProtocol = UNREADABLE,
         topics_at_once: int = TOPICS_AT_ONCE,
     ) -> None:
-        self.reconciler = Reconciler(topics, settings, embedded, topics_at_once)
-        self.classic = ClassicProtocolMembers(self.reconciler)
-        self.groups = self.reconciler.groups
+        self.steps = GroupSteps(topics, settings, embedded, topics_at_once)
+        self.classic = ClassicProtocolMembers(self.steps)
+        self.groups = self.steps.groups
         self._settings = settings
-        self._sessions = self.reconciler.sessions
-        self._watches = self.reconciler.watches
+        self._sessions = self.steps.sessions
+        self._watches = self.steps.watches
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeat, token: Token, now: Now, founding: Sequence[object] = ()
@@ -167,7 +167,7 @@ class ConsumerGroups(GroupType):
         before = draft.group.current(member_id)
         new_names, new_pattern = membership.describe_itself(draft, request)
         report = MemberReport(member_id, settings.session_timeout_ms, request.owned, new_names, new_pattern, replaced)
-        self.reconciler.advance(effects, draft, report, now)
+        self.steps.advance(effects, draft, report, now)
         if was_classic:
             self.classic.cancel_timers(effects, group_id, member_id)
         if founding:
@@ -180,7 +180,7 @@ class ConsumerGroups(GroupType):
             {topic: frozenset(epochs) for topic, epochs in current.assigned.items()} if includes_assignment else None
         )
         subscribes = request.member_epoch == JOIN_EPOCH or new_names or new_pattern
-        interval_ms = self.reconciler.waiting.interval_ms(
+        interval_ms = self.steps.waiting.interval_ms(
             draft.group, member_id, settings, now, subscribes=subscribes, progressed=progressed
         )
         return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, current.member_epoch, interval_ms, assignment)
@@ -190,7 +190,7 @@ class ConsumerGroups(GroupType):
         group = self.groups.get(request.group)
         if group is None and request.member_epoch != 0:
             raise CommandRejected(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group} not found.")
-        return group or ConsumerGroup(request.group, self.reconciler)
+        return group or ConsumerGroup(request.group, self.steps)
 
     def _leave(self, effects: Effects, request: ConsumerGroupHeartbeat, now: Now) -> HeartbeatResult:
         before = self._group(request)
@@ -201,27 +201,27 @@ class ConsumerGroups(GroupType):
             effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
             effects.records += draft.records
         else:
-            self.reconciler.remove(effects, before, [member_id], now)
+            self.steps.remove(effects, before, [member_id], now)
         return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, request.member_epoch)
 
     def fire_timer(self, name: TimerName, now: Now) -> Effects:
         """A timer of this machine has fired."""
         _, kind, group_id, member_id = name
         if kind == TARGET:
-            return self.reconciler.make_scheduled_target(group_id, now)
+            return self.steps.make_scheduled_target(group_id, now)
         effects = Effects()
         if kind == TARGET_CALLED:
             effects.set_timer((CONSUMER, TARGET, group_id, ""), now.ms)
             return effects
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
-            self.reconciler.drop_session((group_id, member_id))
+            self.steps.drop_session((group_id, member_id))
             return effects
         session = self._sessions.get((group_id, member_id))
         if kind == SESSION and session is not None and not session.timer_fired(name, effects, now):
             return effects
         if kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
-            self.reconciler.remove(effects, group, [member_id], now)
+            self.steps.remove(effects, group, [member_id], now)
         return effects
 
     def starts_rebalance(self, record: object) -> bool:
@@ -235,7 +235,7 @@ class ConsumerGroups(GroupType):
             session_ms = self._settings(group_id).session_timeout_ms
             for member_id, member in group.members.items():
                 own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
-                self.reconciler.keep_session(effects, (group_id, member_id), own_ms, now)
+                self.steps.keep_session(effects, (group_id, member_id), own_ms, now)
                 if _is_revoking(group, member_id):
                     effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
                 if len(effects.timers) >= SESSIONS_AT_ONCE:
@@ -245,8 +245,8 @@ class ConsumerGroups(GroupType):
 
     def topics_changed(self, names: Collection[str]) -> Collection[str]:
         """Topics were created, deleted or extended: groups that read them check them with the next heartbeat."""
-        self.reconciler.topics_version += 1
-        for group_id in self.reconciler.readers.of_any(frozenset(names)):
+        self.steps.topics_version += 1
+        for group_id in self.steps.readers.of_any(frozenset(names)):
             watch = self._watches.get(group_id)
             if watch is not None:
                 watch.topics_seen = False
@@ -261,7 +261,7 @@ class ConsumerGroups(GroupType):
         watch = self._watches.setdefault(group_id, RegexWatch())
         watch.resolving = False
         draft = Draft(group)
-        take_over(draft, found, self.reconciler.topics, now)
+        take_over(draft, found, self.steps.topics, now)
         effects.records += draft.records
         return effects
 
@@ -283,17 +283,17 @@ class ConsumerGroups(GroupType):
             assert record.group_type == CONSUMER, "the shard passes each group type its own records"
             deleted = self.groups.pop(group_id, None)
             if deleted is not None:
-                self.reconciler.readers.forget(deleted)
-                self.reconciler.memory.charge(-memory_of_group(deleted))
+                self.steps.readers.forget(deleted)
+                self.steps.memory.charge(-memory_of_group(deleted))
             self._watches.pop(group_id, None)
             return
         group = self.groups.get(group_id)
         if group is None:
             if isinstance(record, ConsumerGroupTombstone):
                 return
-            group = self.groups[group_id] = ConsumerGroup(group_id, self.reconciler)
-        self.reconciler.memory.charge(growth_by(group, record))
-        group.apply(self.reconciler.readers.follow(group, record))
+            group = self.groups[group_id] = ConsumerGroup(group_id, self.steps)
+        self.steps.memory.charge(growth_by(group, record))
+        group.apply(self.steps.readers.follow(group, record))
 
 
 def _is_revoking(group: ConsumerGroup, member_id: str) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from kafkalite.state.effects import Effects, SetTimer
 from kafkalite.state.groups.consumer.group import ConsumerGroupState
-from kafkalite.state.groups.consumer.reconciler import TARGET, TARGET_CALLED, TOPICS_AT_ONCE
+from kafkalite.state.groups.consumer.group_steps import TARGET, TARGET_CALLED, TOPICS_AT_ONCE
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.records import (

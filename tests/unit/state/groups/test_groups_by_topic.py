@@ -68,11 +68,11 @@ def test_index_of_consumer_groups_agrees_with_a_walk(dice: random.Random) -> Non
             groups.apply(random_record(dice))
             for topic in TOPICS:
                 readers = {name for name in GROUPS if reads(groups, name, topic)}
-                assert groups.reconciler.readers.of_any({topic}) == readers
-                assert {name for name in GROUPS if topic in groups.reconciler.topics_read(name)} == readers
+                assert groups.steps.readers.of_any({topic}) == readers
+                assert {name for name in GROUPS if topic in groups.steps.topics_read(name)} == readers
         for name in GROUPS:
             groups.apply(GroupDeleted(name, CONSUMER))
-        assert not groups.reconciler.readers._named._groups and not groups.reconciler.readers._matches._by_topics
+        assert not groups.steps.readers._named._groups and not groups.steps.readers._matches._by_topics
 
 
 def test_index_of_offsets_agrees_with_a_walk_and_forgets_topics(dice: random.Random) -> None:
@@ -115,6 +115,6 @@ def test_work_to_ask_for_topics_of_a_pattern_does_not_grow_with_its_topics() -> 
     def work(topics: int) -> int:
         groups = machine()
         groups.apply(ConsumerGroupRegularExpression("g", ".*", tuple([f"t{at}" for at in range(topics)]), 0, 0))
-        return calls_in(lambda: "t1" in groups.reconciler.topics_read("g"))
+        return calls_in(lambda: "t1" in groups.steps.topics_read("g"))
 
     assert work(5_000) == work(10)

@@ -62,7 +62,7 @@ class MemberReport(NamedTuple):
 
 
 @dataclass(eq=False)
-class Reconciler:
+class GroupSteps:
     """The steps of commands, and what a shard knows of its consumer groups beside their records.
 
     Arguments:
