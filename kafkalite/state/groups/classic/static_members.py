@@ -1,7 +1,7 @@
 """Static members of a classic group: they have an instance id; a restart changes their member id without a rebalance.
 
 `join` validates the join and calls `replace_static_member`; the other functions are actions of `table`.
-`members.validate_member` rejects requests of a fenced member id. Consumer groups: `groups/consumer/membership`.
+`members.validate_member` rejects requests of a fenced member id. Consumer groups: `groups/consumer/static_members`.
 Sources: KIP-345, KIP-814.
 """
 

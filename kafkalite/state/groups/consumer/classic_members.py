@@ -40,6 +40,7 @@ from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.group_steps import JOIN, REBALANCE, SYNC, GroupSteps, MemberReport
 from kafkalite.state.groups.consumer.requests import CommandRejected, MigrationPolicy
+from kafkalite.state.groups.consumer.static_members import check_static, replace
 from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.consumer_protocol import Subscription
@@ -190,9 +191,9 @@ def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscripti
     """Reject an invalid sender of a join; replace the static member with its instance id, and return its id."""
     group, instance = draft.group, request.group_instance_id
     if instance is not None and request.member_id:
-        membership.check_static(group, instance, member_id)
+        check_static(group, instance, member_id)
     elif instance is not None and instance in group.static_members:
-        return membership.replace(draft, group.static_members[instance], member_id)
+        return replace(draft, group.static_members[instance], member_id)
     elif member_id not in group.members and subscription.owned:
         raise membership.unknown(member_id, group)  # it was removed, and must drop its partitions
     return None

@@ -1,7 +1,12 @@
 """The group that a command works on: the group as it will be when the records of the command are applied."""
 
 from kafkalite.state.groups.consumer.group import ConsumerGroup
-from kafkalite.state.groups.records import ConsumerGroupTombstone
+from kafkalite.state.groups.records import (
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupTargetAssignmentMember,
+    ConsumerGroupTombstone,
+)
 
 
 class Draft:
@@ -26,3 +31,9 @@ class Draft:
     def delete(self, of: type, key: str = "") -> None:
         """Add the tombstone of a record of class `of`; `key` as in `ConsumerGroupTombstone`."""
         self.add(ConsumerGroupTombstone(self.group.group_id, of, key))
+
+    def delete_member(self, member_id: str) -> None:
+        """Add the tombstones of all records of a member."""
+        self.delete(ConsumerGroupCurrentMemberAssignment, member_id)
+        self.delete(ConsumerGroupTargetAssignmentMember, member_id)
+        self.delete(ConsumerGroupMemberMetadata, member_id)

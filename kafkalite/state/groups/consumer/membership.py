@@ -1,4 +1,4 @@
-"""Membership of consumer groups: join, static members, fencing, leave, and the metadata of a member.
+"""Membership of consumer groups: join, fencing, leave, and the metadata of a member; `static_members` has the rest.
 
 All functions work on a `Draft` and raise `CommandRejected`; records are in Kafka's order (GroupMetadataManager.java).
 """
@@ -16,13 +16,13 @@ from kafkalite.state.groups.consumer.requests import (
     ConsumerGroupHeartbeat,
     TopicLookup,
 )
+from kafkalite.state.groups.consumer.static_members import check_static, join_static
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.records import (
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupMemberMetadata,
     ConsumerGroupMetadata,
     ConsumerGroupRegularExpression,
-    ConsumerGroupTargetAssignmentMember,
 )
 
 
@@ -34,13 +34,10 @@ def add_member(draft: Draft, request: ConsumerGroupHeartbeat) -> str | None:
             raise unknown(member_id, group)
         _check_epoch(group, request)
         return None
-    holder = group.static_members.get(request.instance_id)
-    if not joins:
-        check_static(group, request.instance_id, member_id)
-        _check_epoch(group, request)
-    elif holder is not None and holder != member_id:
-        _check_released(group, holder, member_id)
-        return replace(draft, holder, member_id)
+    if joins:
+        return join_static(draft, request.instance_id, member_id)
+    check_static(group, request.instance_id, member_id)
+    _check_epoch(group, request)
     return None
 
 
@@ -48,16 +45,6 @@ def unknown(member_id: str, group: ConsumerGroup) -> CommandRejected:
     """The error for an unknown member."""
     message = f"Member {member_id} is not a member of group {group.group_id}."
     return CommandRejected(KafkaErrorCode.UNKNOWN_MEMBER_ID, message)
-
-
-def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
-    """Reject a sender that is not the current member of this instance id."""
-    holder = group.static_members.get(instance_id)
-    if holder is None:
-        raise CommandRejected(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if holder != member_id:
-        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}."
-        raise CommandRejected(KafkaErrorCode.FENCED_INSTANCE_ID, message)
 
 
 def _check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
@@ -77,25 +64,6 @@ def _check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
 
 def _within(owned: Assignment | None, known: ConsumerGroupCurrentMemberAssignment) -> bool:
     return owned is not None and all(held <= known.assigned.get(topic, {}).keys() for topic, held in owned.items())
-
-
-def _check_released(group: ConsumerGroup, holder: str, member_id: str) -> None:
-    """A member of the consumer protocol announces a temporary leave; one of the classic protocol cannot."""
-    if group.speaks_classic(holder) or group.current(holder).member_epoch == STATIC_LEAVE_EPOCH:
-        return
-    message = f"Static member {member_id} cannot join the group: its instance id is owned by member {holder}."
-    raise CommandRejected(KafkaErrorCode.UNRELEASED_INSTANCE_ID, message)
-
-
-def replace(draft: Draft, holder: str, member_id: str) -> str:
-    """Replace a static member that rejoins with a new member id; returns the old member id."""
-    group = draft.group
-    metadata, target, current = group.members[holder], group.targets.get(holder, {}), group.current(holder)
-    _bury(draft, holder)
-    draft.add(metadata._replace(member_id=member_id))
-    draft.add(ConsumerGroupTargetAssignmentMember(group.group_id, member_id, target))
-    draft.add(current._replace(member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH))
-    return holder
 
 
 def describe_itself(draft: Draft, request: ConsumerGroupHeartbeat) -> tuple[bool, bool]:
@@ -163,13 +131,7 @@ def remove(draft: Draft, member_ids: Iterable[str], topics: TopicLookup) -> None
     patterns = []
     for member_id in member_ids:
         patterns.append(draft.group.members[member_id].subscribed_topic_regex)
-        _bury(draft, member_id)
+        draft.delete_member(member_id)
     _forget_patterns(draft, dict.fromkeys(patterns))
     group = draft.group
     draft.add(ConsumerGroupMetadata(group.group_id, group.epoch + 1, SubscribedTopics(group, topics).hash()))
-
-
-def _bury(draft: Draft, member_id: str) -> None:
-    draft.delete(ConsumerGroupCurrentMemberAssignment, member_id)
-    draft.delete(ConsumerGroupTargetAssignmentMember, member_id)
-    draft.delete(ConsumerGroupMemberMetadata, member_id)
