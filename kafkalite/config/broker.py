@@ -46,6 +46,7 @@ from kafkalite.config.topic import (
 from kafkalite.model import Endpoint, Principal
 
 if TYPE_CHECKING:
+    from kafkalite.config.sasl import SaslSettings
     from kafkalite.config.security import ListenerSecurity
     from kafkalite.config.zookeeper import ZooKeeperSecurity
 
@@ -155,6 +156,8 @@ class BrokerConfig:
     max_connections_per_ip: int = from_row()
     queued_max_request_bytes: int = from_row()
     connections_max_idle_ms: int = from_row()
+    connection_failed_authentication_delay_ms: int = from_row()
+    sasl_server_max_receive_size: int = from_row()
     kafkalite_client_timeout_max_ms: int = from_row()
     num_partitions: int = from_row()
     default_replication_factor: int = from_row()
@@ -381,8 +384,14 @@ class BrokerConfig:
             raise ConfigError(key, f"{key} and inter.broker.listener.name are set: set one of them")
         object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners, protocol))
         for endpoint in listeners:
-            if endpoint.security_protocol != PLAINTEXT:
-                self.listener_security(endpoint.listener)
+            if endpoint.security_protocol != PLAINTEXT and self.listener_security(endpoint.listener).uses_sasl:
+                self.sasl_settings(endpoint.listener)
+
+    def sasl_settings(self, listener: str) -> "SaslSettings":
+        """Return mechanisms, login modules and users of a listener with SASL, see `listener_security`."""
+        from kafkalite.config.sasl import sasl_settings  # for brokers with SASL
+
+        return sasl_settings(self.listener_security(listener))
 
     def has_default_security(self, listener: str) -> bool:
         """Whether a listener has neither TLS nor SASL nor limits of its own; without the import of its settings."""

@@ -10,7 +10,7 @@ from kafkalite.model import Endpoint
 LISTENER = re.compile(r"([^:/\s]+)://(?:\[([0-9a-fA-F:.%\w]*)\]|([^:/\[\]\s]*)):([0-9]{1,5})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT = "PLAINTEXT"
-SUPPORTED = (PLAINTEXT, "SSL")
+SUPPORTED = (PLAINTEXT, "SSL", "SASL_PLAINTEXT")
 PORT_MAX = 65535
 EVERYWHERE = ("", "0.0.0.0", "::")
 

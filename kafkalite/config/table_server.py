@@ -77,7 +77,7 @@ NETWORK = (
         support=IDLE),
     Key("connections.max.idle.ms", LONG, 600_000, "Time after which an idle connection is closed, in ms.", low=-1),
     Key("connection.failed.authentication.delay.ms", INT, 100,
-        "Delay before an authentication failure is reported, in ms.", low=0, support=IDLE),
+        "Delay before an authentication failure is reported, in ms.", low=0),
     Key("kafkalite.client.timeout.max.ms", INT, 1_800_000,
         "Upper limit of the timeouts that clients set for a request or a rebalance (max.wait.ms, rebalance timeout), "
         "in ms.", low=1),

@@ -23,6 +23,8 @@ cdef class Frames(RespondingConnection):
     cdef readonly bint ended    # nothing more is received
     cdef readonly bint hung_up  # the peer sends no more
     cdef bint is_stalled(self) noexcept
+    cdef Py_ssize_t smallest_frame(self) noexcept
+    cdef Py_ssize_t largest_frame(self) noexcept
     cdef bint wants_bytes(self) noexcept
     cdef int recount(self) except -1
     cdef Py_ssize_t quota(self) noexcept

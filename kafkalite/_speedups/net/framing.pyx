@@ -8,6 +8,8 @@ Three drivers use this module: `net/epoll`, `net.transport` and `net.memory_tran
 2. A connection owns memory only for bytes that it could not parse yet; this memory grows with the received bytes.
 3. Responses are sent in the order of their requests, in whatever order they are completed.
 4. `backpressure` decides when nothing is received or parsed, `request_memory` has the rules for the memory of requests.
+   Before authentication a frame has at most `login_bytes_max`, and one of SASL without a Kafka header may be shorter
+   than a request.
 5. A connection that has used up its time budget keeps its received bytes and continues in a later loop iteration
    (`loop`).
 6. An exception of the service closes the connection that it was raised for.
@@ -74,6 +76,16 @@ cdef class Frames(RespondingConnection):
 
     cdef bint is_stalled(self) noexcept:
         return exceeds_limits(self, self.open_replies, (<Connection> self).authenticated)
+
+    cdef Py_ssize_t smallest_frame(self) noexcept:
+        # A message of SASL without a Kafka header may have one byte.
+        return FRAME_BYTES_MIN if (<Connection> self).authenticated else 1
+
+    cdef Py_ssize_t largest_frame(self) noexcept:
+        cdef Limits limits = self.hub.limits
+        if (<Connection> self).authenticated:
+            return limits.request_bytes_max
+        return min(limits.request_bytes_max, limits.login_bytes_max)
 
     cdef bint may_receive(self) noexcept:
         if self.closed or self.ended or self.held or self.reason is not None:
@@ -178,7 +190,7 @@ cdef class Frames(RespondingConnection):
         self.held = False
         while end - start >= SIZE_BYTES and not self.closed:
             size = <int32_t> load_u32(chunk.data + start)
-            if size < FRAME_BYTES_MIN or size > hub.limits.request_bytes_max:
+            if size < self.smallest_frame() or size > self.largest_frame():
                 self.refuse(chunk.data + start, size)
                 return end
             if end - start - SIZE_BYTES < size:
@@ -213,7 +225,7 @@ cdef class Frames(RespondingConnection):
                 hub.fault("request", error)
                 self.shut("internal error")
             if not reply.answered and not self.closed:
-                key = load_u16(chunk.data + start + SIZE_BYTES)
+                key = load_u16(chunk.data + start + SIZE_BYTES) if size >= FRAME_BYTES_MIN else KEYS_MAX
                 if hub.pinning[min(key, <uint16_t> KEYS_MAX)] or self.paused:
                     reply.pins = True
                     self.pinned_bytes += size
@@ -225,9 +237,12 @@ cdef class Frames(RespondingConnection):
     cdef bint answered_quickly(self, Reply reply, const uint8_t *frame, Py_ssize_t size) except -1:
         cdef FrameInterceptor quick = <FrameInterceptor> self.hub.quick
         cdef Connection connection = <Connection> self
-        cdef uint16_t key = load_u16(frame)
+        cdef uint16_t key
         cdef bytes parts
-        if key >= KEYS_MAX or not quick.takes[key] or not connection.authenticated:
+        if not connection.authenticated:
+            return False
+        key = load_u16(frame)
+        if key >= KEYS_MAX or not quick.takes[key]:
             return False
         parts = quick.answer(connection, frame, size)
         if parts is None:
@@ -297,7 +312,7 @@ cdef class Frames(RespondingConnection):
             where = (<Connection> self).peer_host
         elif p[0] >= 0x41 and p[0] <= 0x5a and p[1] >= 0x41 and p[1] <= 0x5a:
             hint = ": this looks like HTTP or text"
-        reason = f"a frame of {size} bytes is outside {FRAME_BYTES_MIN} to {self.hub.limits.request_bytes_max}{hint}"
+        reason = f"a frame of {size} bytes is outside {self.smallest_frame()} to {self.largest_frame()}{hint}"
         cdef Connection connection = <Connection> self
         self.hub.log_limited(
             f"frame{hint}{where}", f"{connection.peer_host}:{connection.peer_port}: {reason}; connection closed"

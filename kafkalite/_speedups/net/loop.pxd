@@ -22,6 +22,7 @@ cdef class Limits:
     cdef readonly long long idle_ms_max
     cdef readonly dict connections_per_ip_overrides
     cdef readonly bint authenticate
+    cdef readonly Py_ssize_t login_bytes_max
 
 
 cdef class Chunk:

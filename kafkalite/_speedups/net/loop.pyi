@@ -14,6 +14,7 @@ class Limits:
     connections_per_ip_overrides: dict[str, int]
     idle_ms_max: int
     authenticate: bool
+    login_bytes_max: int
     memory_kept_max: int
     guaranteed_bytes: int
     connection_budget_ns: int
@@ -29,6 +30,7 @@ class Limits:
         connections_per_ip_overrides: dict[str, int] | None = ...,
         idle_ms_max: int = ...,
         authenticate: bool = ...,
+        login_bytes_max: int = ...,
         memory_kept_max: int = ...,
         requests_bytes_max: int = ...,
         all_requests_bytes_max: int = ...,

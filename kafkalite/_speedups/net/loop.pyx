@@ -48,6 +48,7 @@ cdef class Limits:
         self, *, Py_ssize_t request_bytes_max=104857600, Py_ssize_t unsent_bytes_max=1 << 20,
         int open_replies_max=4096, int connections_max=2147483647, int connections_per_ip_max=2147483647,
         connections_per_ip_overrides=None, long long idle_ms_max=600_000, bint authenticate=False,
+        Py_ssize_t login_bytes_max=512 << 10,
         Py_ssize_t memory_kept_max=16 << 20, Py_ssize_t requests_bytes_max=32 << 20,
         Py_ssize_t all_requests_bytes_max=PY_SSIZE_T_MAX, Py_ssize_t guaranteed_bytes=64 << 10,
         long long connection_budget_ns=2_000_000, long long iteration_budget_ns=5_000_000,
@@ -59,6 +60,7 @@ cdef class Limits:
             connections_per_ip_overrides: host -> limit, `max.connections.per.ip.overrides`.
             idle_ms_max: `connections.max.idle.ms`, negative = no limit.
             authenticate: whether new connections are unauthenticated.
+            login_bytes_max: `sasl.server.max.receive.size`, the largest frame of an unauthenticated connection.
             memory_kept_max: bytes of receive buffers that are kept for reuse.
             requests_bytes_max: bytes of unanswered requests of one connection at which reading stops; the last of these
                 requests may have any size.
@@ -85,6 +87,7 @@ cdef class Limits:
         self.connections_per_ip_overrides = dict(connections_per_ip_overrides or {})
         self.idle_ms_max = idle_ms_max
         self.authenticate = authenticate
+        self.login_bytes_max = login_bytes_max
         self.memory_kept_max = memory_kept_max
 
 

@@ -1,4 +1,4 @@
-"""Changes the client quotas of an entity in the tree.
+"""Changes the settings of a quota entity in the tree: client quotas, and SCRAM credentials of users.
 
 1. A change is computed from the node that was read and written to its version. If another broker has changed the node
    meanwhile, it is read and computed again. Settings that are no quotas, such as SCRAM credentials, are kept.
@@ -38,6 +38,7 @@ ATTEMPTS_MAX = 20  # each but the last one is one that another change has overta
 CONFLICTS = (BadVersionError, NodeExistsError, NoNodeError)
 
 Done = Callable[[Refusal | None], object]
+Check = Callable[[Mapping[str, str]], Refusal | None]
 
 
 class QuotaChange:
@@ -49,16 +50,25 @@ class QuotaChange:
         texts: the new text of each key, None = it is removed.
         notify: whether a notification is created.
         then: called once with None after the change is durable, or with the reason why nothing has changed.
+        check: called with the settings of the node before the first write; returns why they do not allow the change.
     """
 
     def __init__(
-        self, session: Coordination, entity: QuotaEntity, texts: Mapping[str, str | None], *, notify: bool, then: Done
+        self,
+        session: Coordination,
+        entity: QuotaEntity,
+        texts: Mapping[str, str | None],
+        *,
+        notify: bool,
+        then: Done,
+        check: Check = lambda _before: None,
     ) -> None:
         self._session = session
         self._path = entity.path
         self._texts = texts
         self._notices = (notice_of(self._path.removeprefix("/config/"), znodes.CONFIG_CHANGES),) if notify else ()
         self._then = once(then)
+        self._check = check
         self._attempts = 0
 
     def start(self) -> None:
@@ -79,6 +89,10 @@ class QuotaChange:
                 return
         elif not isinstance(outcome.error, NoNodeError):
             self._fail(outcome.error)
+            return
+        refusal = self._check(before)
+        if refusal is not None:
+            self._then(refusal)
             return
         after = self._changed(before)
         if after == before:

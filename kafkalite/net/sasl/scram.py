@@ -76,7 +76,10 @@ def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int) -> 
         mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
         password, salt, iterations: of the user.
     """
-    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    return _keys_of(mechanism, hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations))
+
+
+def _keys_of(mechanism: str, salted: bytes) -> ScramKeys:
     return ScramKeys(_hmac(mechanism, salted, b"Client Key"), _hmac(mechanism, salted, b"Server Key"))
 
 
@@ -97,8 +100,25 @@ def make_credential(
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise ValueError(f"{iterations} iterations, expected {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
-    keys = derive_keys(mechanism, password, salt, iterations)
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    return credential_of(mechanism, salted, salt, iterations)
+
+
+def credential_of(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """Return what a broker stores for a salted password.
+
+    Arguments:
+        mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
+        salted_password: the hash of the password.
+        salt, iterations: of the hash.
+    """
+    keys = _keys_of(mechanism, salted_password)
     return ScramCredential(salt, iterations, _digest(mechanism, keys.client_key), keys.server_key)
+
+
+def digest_size(mechanism: str) -> int:
+    """Return the number of bytes of a hash, and so of a salted password."""
+    return hashlib.new(HASHES[mechanism]).digest_size
 
 
 def _hmac(mechanism: str, key: bytes, data: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """The authentication of one connection on the broker's side: handshake, messages, sessions that end (KIP-152, KIP-368).
 
 Invariants:
-1. The principal of a connection never changes: who authenticates again must be the same user.
+1. Principal and mechanism of a connection never change: later authentications must be of the same user, with the same
+   mechanism.
 2. After a failure the connection accepts nothing more; its owner sends the answer and closes it.
 3. Error texts contain no bytes of the client but the name of a mechanism.
 """
@@ -49,6 +50,7 @@ class SaslServer:
         self._now = now
         self._reauthenticate_s = reauthenticate_s
         self._selected: ServerMechanism | None = None
+        self._mechanism: str | None = None  # of the first authentication
         self._steps: ServerSteps | None = None
 
     @property
@@ -84,6 +86,8 @@ class SaslServer:
             return Answer(KafkaErrorCode.ILLEGAL_SASL_STATE, "send a SaslHandshakeRequest first")
         if len(message) > MESSAGE_BYTES_MAX:
             return self._reject(f"a SASL message of {len(message)} bytes, limit {MESSAGE_BYTES_MAX}")
+        if self._mechanism not in (None, self._selected.name):
+            return self._reject("the mechanism of a connection cannot change")
         if self._steps is None:
             self._steps = self._selected.begin(message)
             return self._advance(None)
@@ -115,6 +119,7 @@ class SaslServer:
             ends.append(now + self._reauthenticate_s)
         if min(ends, default=now + 1) <= now:
             return self._reject("the credential has expired")
+        self._mechanism = None if self._selected is None else self._selected.name
         self.name, self._selected, self._steps = authenticated.name, None, None
         self.expires_at = min(ends, default=None)
         lifetime_ms = 0 if self.expires_at is None else max(1, int((self.expires_at - now) * 1000))

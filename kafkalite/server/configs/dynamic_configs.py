@@ -24,9 +24,11 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
+from kafkalite.coordination.znodes.quotas import name_of, node_name
 from kafkalite.server.configs.topic_reader import TopicReader
 
 if TYPE_CHECKING:  # most brokers have none
+    from kafkalite.cluster.credentials.store import ScramCredentials
     from kafkalite.server.security.authorization import AuditedAuthorizer
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -51,6 +53,10 @@ class ConfiguredBroker(Protocol):
     @property
     def authorizer(self) -> "AuditedAuthorizer | None":
         """The authorizer of all requests; None: they are all allowed."""
+
+    @property
+    def credentials(self) -> "ScramCredentials | None":
+        """The credentials for logins; None: no listener offers SCRAM."""
 
     @property
     def hosted_topics(self) -> Iterable[str]:
@@ -108,6 +114,8 @@ class ConfigFollower:
             self._read_broker()
         elif kind == "groups":
             self._read_group(znodes.group_of(name))
+        elif kind == "users" and "/" not in name:
+            self._read_user(name)
 
     # Brokers and topics.
 
@@ -115,6 +123,7 @@ class ConfigFollower:
         self._read_broker()
         for topic in list(self._broker.hosted_topics):
             self._read_topic(topic)
+        self._read_users()
 
     def _read_topic(self, topic: str) -> None:
         def read(configs: Texts | None) -> None:
@@ -126,6 +135,28 @@ class ConfigFollower:
     def _read_broker(self) -> None:
         paths = [znodes.broker_config_path(None), znodes.broker_config_path(self._broker.broker_id)]
         gather([partial(self._read_texts, path) for path in paths], lambda found: self._broker.apply_configs(*found))
+
+    # Users.
+
+    def _read_users(self) -> None:
+        """Read the credentials of all users; those that have no node any more are known already."""
+        credentials = self._broker.credentials
+        if credentials is None:
+            return
+
+        def listed(outcome: Outcome) -> None:
+            if isinstance(outcome.error, CoordinationError):
+                LOGGER.error("the credentials of users are unchanged: %s", outcome.error)
+                return
+            for name in {*map(node_name, credentials.users()), *outcome.result()[0]}:
+                self._read_user(name)
+
+        self._until_read(partial(self._session.children, znodes.USER_CONFIGS), listed)
+
+    def _read_user(self, node: str) -> None:
+        credentials, user = self._broker.credentials, name_of(node)
+        if credentials is not None and user is not None:
+            self._read_texts(f"{znodes.USER_CONFIGS}/{node}", partial(credentials.apply, user))
 
     # Groups.
 

@@ -228,6 +228,7 @@ def limits_of(config: BrokerConfig, driver: str = NO_SECURITY, drivers: int = 1)
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=resolve_hosts(config.max_connections_per_ip_overrides),
         idle_ms_max=config.connections_max_idle_ms,
+        login_bytes_max=config.sasl_server_max_receive_size,
         all_requests_bytes_max=(queued if queued > 0 else memory_bytes() // REQUESTS_SHARE) // drivers,
     )
 

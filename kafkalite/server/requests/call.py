@@ -225,6 +225,7 @@ class Call(Generic[Context]):
 PlainCall = Call[context.CallContext]
 ClusterCall = Call[context.ClusterContext]
 AdminCall = Call[context.AdminContext]
+UserCall = Call[context.UserContext]
 TopicCall = Call[context.TopicContext]
 PartitionCall = Call[context.PartitionContext]
 TransactionCall = Call[context.TransactionContext]

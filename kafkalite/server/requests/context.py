@@ -27,6 +27,7 @@ from kafkalite.storage.manager import LogManager
 if TYPE_CHECKING:  # imported with the first request of a group, or only in a cluster
     from kafkalite.cluster.broker_peers import BrokerPeers
     from kafkalite.cluster.controller.invalid_nodes import InvalidPath
+    from kafkalite.cluster.credentials.store import ScramCredentials
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.coordinators.transaction.service import TransactionService
@@ -143,6 +144,14 @@ class AdminContext(ClusterContext, Protocol):
     @property
     def local_controller(self) -> StateController | None:
         """The controller of the cluster, if this broker is elected; None = this broker takes part in no election."""
+
+
+class UserContext(AdminContext, Protocol):
+    """The users of the cluster."""
+
+    @property
+    def credentials(self) -> "ScramCredentials | None":
+        """The credentials for logins; None: no listener offers SCRAM."""
 
 
 class TopicContext(ClusterContext, Protocol):

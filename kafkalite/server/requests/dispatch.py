@@ -13,7 +13,7 @@ import logging
 from collections.abc import Generator
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalite._speedups.codec import RequestHeader, read_request_header
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
@@ -256,6 +256,14 @@ class Dispatcher:
         call.failed = True
 
 
+class Authentication(Protocol):
+    """Lets connections authenticate; `server.authentication` has the methods."""
+
+    def connected(self, connection: Connection) -> None: ...
+    def disconnected(self, connection: Connection) -> None: ...
+    def request(self, reply: Reply, frame: memoryview) -> None: ...
+
+
 class BrokerService:
     """The broker as the connection layer sees it: connections open and close, frames are served, an iteration ends."""
 
@@ -269,9 +277,17 @@ class BrokerService:
         self.pinning = frozenset({PRODUCE})  # its records are views of the frame
         self.connections = 0
         self._fetch_sessions = fetch_sessions
+        self._authentication: Authentication | None = None
+
+    def authenticate_with(self, authentication: Authentication) -> None:
+        """Let clients authenticate on the listeners that require it; called before the first connection."""
+        self._authentication = authentication
+        self.request = authentication.request
 
     def connected(self, connection: Connection) -> bool:
         self.connections += 1
+        if self._authentication is not None:
+            self._authentication.connected(connection)
         host, port = connection.peer_host, connection.peer_port
         CONNECTIONS.debug("%s:%d connected to %s; %d connections", host, port, connection.listener, self.connections)
         return True
@@ -281,6 +297,8 @@ class BrokerService:
         host, port = connection.peer_host, connection.peer_port
         CONNECTIONS.debug("%s:%d disconnected: %s; %d connections", host, port, connection.reason, self.connections)
         self._fetch_sessions.disconnected(connection)
+        if self._authentication is not None:
+            self._authentication.disconnected(connection)
 
 
 def log_request(reply: Reply, row: Row, header: RequestHeader, size: int) -> None:

@@ -14,10 +14,10 @@ LOCAL_NAME = "localhost"
 def warn_if_shared(config: BrokerConfig) -> None:
     """Log a warning if the listener between brokers is also that of the clients, and accepts other machines.
 
-    Brokers do not authenticate to each other, so every client of that listener can act as the controller.
+    Every client of that listener can act as the controller, unless the listener has SASL.
     """
     (first, *others) = config.listeners
-    if others or is_loopback(first.host):
+    if others or is_loopback(first.host) or first.security_protocol.startswith("SASL_"):
         return
     LOGGER.warning(
         "%s: clients use the listener between brokers, and each of them can delete and redirect partitions: configure "

@@ -26,6 +26,7 @@ from kafkalite.cluster.topics.internal_topics import OFFSETS, TRANSACTION_STATE
 from kafkalite.cluster.topics.manager import TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.describe_and_alter import not_in_force
+from kafkalite.config.listeners import PLAINTEXT
 from kafkalite.config.stored import read_broker_config
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.metrics import Registry
@@ -46,6 +47,7 @@ from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
 if TYPE_CHECKING:
     from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.cluster.credentials.store import ScramCredentials
     from kafkalite.cluster.partition.verification import TransactionChecks
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
@@ -136,7 +138,7 @@ class RunningBroker(ABC):
         )
         self.dispatcher = Dispatcher(self, self.rows, resources.log, config.listener_between_brokers)
         self.heartbeats = Heartbeats()
-        service = BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions)
+        service = self._with_logins(BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions))
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
         peer_dial = self.listening.secure_dial(resources.peer_dial)
         resources.ports = replace(resources.ports, peer_dial=peer_dial)
@@ -171,6 +173,23 @@ class RunningBroker(ABC):
             raise StartError(f"the ACLs cannot be read: {outcome.error}") from outcome.error
         outcome.result()
 
+    def _with_logins(self, service: BrokerService) -> BrokerService:
+        """Let clients authenticate on the listeners with SASL."""
+        if any(endpoint.security_protocol != PLAINTEXT for endpoint in self.config.listeners):
+            from kafkalite.server.authentication.setup import require_logins  # not for brokers in plaintext
+
+            require_logins(service, self.config, self._resources, self.dispatcher.request, self.credentials)
+        return service
+
+    @cached_property
+    def credentials(self) -> "ScramCredentials | None":
+        """The credentials of SCRAM users, which `open` loads; None: no listener offers SCRAM."""
+        if all(endpoint.security_protocol == PLAINTEXT for endpoint in self.config.listeners):
+            return None
+        from kafkalite.server.authentication.setup import credentials_of
+
+        return credentials_of(self.config)
+
     def log_levels_changed(self) -> None:
         """Apply levels of loggers that a request has changed."""
         self.dispatcher.forget_loaded()
@@ -195,6 +214,8 @@ class RunningBroker(ABC):
         """Start the periodic work and accept connections at every address, or at none; raises OSError, StartError."""
         try:
             await self._load_acls()
+            if self.credentials is not None:
+                await self.credentials.load(self.metadata)
             self._resources.start_cleaner(self.config)
             self._resources.start_housekeeping(self.config, in_cluster=self.in_cluster)
             self.clock.call_at(self.clock.monotonic() + LATE_CHECK_S, self._watch_transactions)

@@ -190,7 +190,7 @@ class TestListeners:
             ({"listeners": "PLAINTEXT://::1:9092"}, "is not NAME://HOST:PORT"),
             ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "listener names must be unique"),
             ({"listeners": "OTHER://a:1"}, "has no protocol for the listener OTHER"),
-            ({"listeners": "SASL_PLAINTEXT://a:1"}, "uses SASL_PLAINTEXT, which is not supported"),
+            ({"listeners": "PLAINTEXT://b:2,SASL_SSL://a:1"}, "uses SASL_SSL, which is not supported"),
             ({"listener.security.protocol.map": "A:B"}, "is not NAME:PROTOCOL"),
             (
                 {"listeners": "Y://a:1,X://b:1", "listener.security.protocol.map": "Y:PLAINTEXT,X:PLAINTEXT"},

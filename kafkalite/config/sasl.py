@@ -1,0 +1,78 @@
+"""Reads the SASL settings of a listener: its mechanisms with their login modules, and the users of PLAIN."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kafkalite.config.jaas import MODULES, LoginModule, parse_jaas
+from kafkalite.config.keys import ConfigError
+from kafkalite.config.listeners import listener_prefix
+from kafkalite.config.security import JAAS, ListenerSecurity
+
+LOGIN_OPTIONS = ("username", "password")
+USER = "user_"
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """The SASL settings of a listener.
+
+    Attributes:
+        listener: its name in capitals.
+        mechanisms: that it offers.
+        logins: the login module of each mechanism that has one.
+    """
+
+    listener: str
+    mechanisms: tuple[str, ...]
+    logins: Mapping[str, LoginModule] = field(repr=False)
+
+    def plain_users(self) -> dict[str, str]:
+        """Return the passwords of PLAIN by user: the options `user_NAME="PASSWORD"`."""
+        login = self.logins.get("PLAIN")
+        options = {} if login is None else login.options
+        return {name.removeprefix(USER): value for name, value in options.items() if name.startswith(USER)}
+
+    def own_login(self, mechanism: str) -> tuple[str, str]:
+        """Return user and password with which this broker connects to others over this listener.
+
+        Raises ConfigError: the JAAS text of the mechanism has none.
+        """
+        login = self.logins.get(mechanism)
+        found = {} if login is None else login.options
+        if not all(found.get(name) for name in LOGIN_OPTIONS):
+            key = jaas_key(self.listener, mechanism)
+            raise ConfigError(key, f"{key}: connections between brokers need its options username and password")
+        return found["username"], found["password"]
+
+
+def jaas_key(listener: str, mechanism: str) -> str:
+    """Return the key of the JAAS text of a mechanism on a listener."""
+    return f"{listener_prefix(listener)}{mechanism.lower()}.{JAAS}"
+
+
+def sasl_settings(security: ListenerSecurity) -> SaslSettings:
+    """Return the SASL settings of a listener.
+
+    Raises:
+        ConfigError: a mechanism is not supported, or its login module is malformed or missing.
+    """
+    name = security.listener
+    check_mechanisms(f"{listener_prefix(name)}sasl.enabled.mechanisms", security.mechanisms)
+    logins = {each: parse_jaas(jaas_key(name, each), text, each) for each, text in security.jaas.items()}
+    found = SaslSettings(name, security.mechanisms, logins)
+    if "PLAIN" in security.mechanisms and not found.plain_users():
+        key = jaas_key(name, "PLAIN")
+        example = f'{MODULES["PLAIN"]} required user_NAME="PASSWORD";'
+        raise ConfigError(key, f"{key}: PLAIN has no user; set it to {example}")
+    return found
+
+
+def check_mechanisms(key: str, mechanisms: Iterable[str]) -> None:
+    """Raise ConfigError unless all SASL mechanisms are supported, and there is one."""
+    supported = ", ".join(MODULES)
+    names = list(mechanisms)
+    if "GSSAPI" in names:
+        raise ConfigError(key, f"{key}: GSSAPI (Kerberos) is not supported; use {supported}")
+    for each in names or [""]:
+        if each not in MODULES:
+            raise ConfigError(key, f"{key}: {each!r} is no SASL mechanism of this broker; use {supported}")

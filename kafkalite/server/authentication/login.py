@@ -1,0 +1,203 @@
+"""The SASL login of one connection: which requests it may send, and when (SaslServerAuthenticator.java of Kafka 4.3).
+
+1. Before the login only ApiVersions and SaslHandshake are served; after the handshake only SaslAuthenticate, or frames
+   without a Kafka header for a handshake of version 0. Any other request closes the connection without a response.
+2. A failure is answered after `connection.failed.authentication.delay.ms`, then the connection is closed. Meanwhile
+   nothing is received, and only the small response is kept. All reasons have the same text; the log has the reason.
+3. Principal and mechanism of a connection never change: later logins must be of the same user with the same mechanism.
+4. After the end of a session only SaslHandshake is served. Times are monotonic: steps of the clock move no session.
+5. Hashes and signatures are computed by jobs; no request of the connection is served meanwhile.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kafkalite._speedups.net.framing import Connection, Reply
+from kafkalite.clock import Clock, Offload, Outcome, Timer
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Principal
+from kafkalite.net.sasl.server import Answer, SaslServer
+from kafkalite.net.sasl.steps import Job, ServerMechanism
+from kafkalite.rate_limited_log import RateLimitedLog
+
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+LOGGER = logging.getLogger("kafkalite.authentication")
+USER = "User"
+
+Serve = Callable[[Reply, memoryview], None]
+Respond = Callable[[Answer], object]
+
+
+class ListenerLogin(NamedTuple):
+    """What all connections of a listener share.
+
+    Attributes:
+        name: of the listener.
+        mechanisms: those that it offers.
+        reauthentication_ms: the longest session by mechanism, 0 = unlimited.
+        delay_s: between a failure and its response.
+        clock, offload, log: of the broker.
+        serve: serves an allowed request.
+    """
+
+    name: str
+    mechanisms: Sequence[ServerMechanism]
+    reauthentication_ms: Mapping[str, int]
+    delay_s: float
+    clock: Clock
+    offload: Offload
+    log: RateLimitedLog
+    serve: Serve
+
+    def now(self) -> float:
+        """The wall clock in seconds of the epoch, which the expiry of a token is compared with."""
+        return self.clock.wall_ms() / 1000
+
+
+class Login:
+    """The login of a connection.
+
+    Arguments:
+        listener: of the connection.
+        connection: has neither a principal nor a login yet.
+
+    Attributes:
+        is_open: whether all requests are served now.
+    """
+
+    __slots__ = ("_connection", "_expired", "_expiry", "_listener", "_mechanism", "_raw", "_server", "is_open")
+
+    def __init__(self, listener: ListenerLogin, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._server = SaslServer(listener.mechanisms, listener.now)
+        self._mechanism = ""
+        self._raw = False  # the tokens of a handshake of version 0 have no header
+        self._expired = False
+        self._expiry: Timer | None = None
+        self.is_open = False
+        connection.authenticated = False
+
+    def request(self, reply: Reply, frame: memoryview) -> None:
+        """Serve a frame while `is_open` is False, or close the connection."""
+        server = self._server
+        if self._raw and server.authenticating and not server.failed:
+            self._step(reply, server.authenticate(bytes(frame)), partial(self._respond_raw, reply))
+            return
+        key = int.from_bytes(frame[:2], "big")
+        if server.authenticating:
+            allowed: tuple[int, ...] = (SASL_AUTHENTICATE,)
+        else:
+            allowed = (SASL_HANDSHAKE,) if self._expired else (API_VERSIONS, SASL_HANDSHAKE)
+        if key in allowed and len(frame) >= 8 and not server.failed:
+            self._listener.serve(reply, frame)
+        else:
+            when = "the session has expired" if self._expired else "the connection is not authenticated"
+            self._report(f"{when}: request key %s is not served", key)
+            reply.close("authentication is required")
+
+    def handshake(self, mechanism: str, version: int, respond: Callable[[int, list[str]], object]) -> None:
+        """Select a mechanism.
+
+        Arguments:
+            mechanism: that the client names.
+            version: of the request; 0 = the messages that follow have no Kafka header.
+            respond: called once with the error code and the offered mechanisms.
+        """
+        error, offered = self._server.handshake(mechanism)
+        if error:
+            self._fail(f"{KafkaErrorCode(error).name}, mechanism %r", mechanism[:40], partial(respond, error, offered))
+            return
+        self._raw, self._mechanism, self.is_open = version == 0, mechanism, False
+        respond(0, offered)
+
+    def authenticate(self, reply: Reply, message: bytes, respond: Respond) -> None:
+        """Apply the message of a SaslAuthenticate request; `respond` is called once with the answer."""
+        self._step(reply, self._server.authenticate(message), respond)
+
+    def closed(self) -> None:
+        """The connection is closed."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    def _step(self, reply: Reply, step: Answer | Job, respond: Respond) -> None:
+        if isinstance(step, Job):
+            reply.pause()
+            self._listener.offload.run(step.run, done=partial(self._job_done, reply, respond))
+        elif step.error_code:
+            message = f"Authentication failed due to invalid credentials with SASL mechanism {self._mechanism}"
+            answer = Answer(step.error_code, message)
+            self._fail("%s", step.error_message, partial(respond, answer))
+        elif self._server.authenticating:
+            respond(step)
+        else:
+            self._accepted(step, respond)
+
+    def _job_done(self, reply: Reply, respond: Respond, outcome: Outcome) -> None:
+        reply.resume(pinned=False)
+        if self._connection.closed:
+            return
+        if outcome.error is None:
+            self._step(reply, self._server.job_done(outcome.value), respond)
+            return
+        self._server.failed = True
+        self._listener.log(logging.ERROR, "sasl job", "a login by %s failed", self._mechanism, exc_info=outcome.error)
+        reply.close("internal error")
+
+    def _accepted(self, answer: Answer, respond: Respond) -> None:
+        name = self._server.name
+        assert name is not None
+        connection, again = self._connection, self._connection.principal is not None
+        lifetime_ms = answer.session_lifetime_ms
+        longest_ms = self._listener.reauthentication_ms.get(self._mechanism, 0)
+        if longest_ms:
+            lifetime_ms = min(lifetime_ms or longest_ms, longest_ms)
+        connection.principal = Principal(USER, name)
+        self._begin_session(lifetime_ms)
+        what = "has authenticated again" if again else "is authenticated"
+        LOGGER.debug("%s:%d on %s %s by %s: %s", connection.peer_host, connection.peer_port, self._listener.name, what,
+                     self._mechanism, connection.principal)  # fmt: skip
+        respond(answer._replace(session_lifetime_ms=lifetime_ms))
+        connection.authenticated = self.is_open = True
+        connection.touch()
+
+    def _begin_session(self, lifetime_ms: int) -> None:
+        self.closed()
+        self._expired, self._expiry = False, None
+        if lifetime_ms:
+            clock = self._listener.clock
+            self._expiry = clock.call_at(clock.monotonic() + lifetime_ms / 1000, self._expire)
+
+    def _expire(self) -> None:
+        """End the session: the next request must be a handshake."""
+        self._expired, self._expiry = True, None
+        self.is_open = self._connection.authenticated = False
+
+    def _fail(self, reason: str, detail: object, respond: Callable[[], object]) -> None:
+        """Answer a failure after the delay, and close the connection. `reason` is a format of `detail` for the log."""
+        self._server.failed = True
+        self.is_open = self._connection.authenticated = False
+        self.closed()
+        self._report(reason, detail)
+        clock = self._listener.clock
+        clock.call_at(clock.monotonic() + self._listener.delay_s, self._respond_and_close, respond)
+
+    def _respond_and_close(self, respond: Callable[[], object]) -> None:
+        if not self._connection.closed:
+            respond()
+            self._connection.drain()
+
+    def _respond_raw(self, reply: Reply, answer: Answer) -> None:
+        if answer.error_code:
+            reply.close("the authentication failed")
+        else:
+            reply.send(answer.auth_bytes)
+
+    def _report(self, reason: str, detail: object) -> None:
+        """Log why a request or a login is rejected, once a minute for each reason; `detail` may be of the client."""
+        peer, listener = self._connection, self._listener
+        site = f"login {listener.name} {detail if reason == '%s' else reason}"
+        text = f"%s:%d on %s: {reason}"
+        listener.log(logging.WARNING, site, text, peer.peer_host, peer.peer_port, listener.name, detail)

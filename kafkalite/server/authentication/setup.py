@@ -1,0 +1,55 @@
+"""Puts the authentication of a broker together: the listeners with SASL, their mechanisms, the users."""
+
+from kafkalite.cluster.credentials.store import ScramCredentials
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.sasl import SaslSettings
+from kafkalite.rate_limited_log import RateLimitedLog
+from kafkalite.server.authentication.authentication import Authentication
+from kafkalite.server.authentication.login import LOGGER, ListenerLogin, Serve
+from kafkalite.server.authentication.mechanisms import mechanisms_of, uses_scram
+from kafkalite.server.process.resources import BrokerResources
+from kafkalite.server.requests.dispatch import BrokerService
+
+
+def require_logins(
+    service: BrokerService,
+    config: BrokerConfig,
+    resources: BrokerResources,
+    serve: Serve,
+    users: ScramCredentials | None,
+) -> None:
+    """Let clients of listeners with SASL authenticate.
+
+    Arguments:
+        service: of all connections.
+        config: of the broker.
+        resources: clock and jobs.
+        serve: serves the requests that a connection may send.
+        users: of SCRAM; None: no listener offers it.
+    """
+    log = RateLimitedLog(LOGGER, resources.clock)
+    listeners = [
+        ListenerLogin(
+            each.listener,
+            mechanisms_of(each, users or ScramCredentials()),
+            config.listener_security(each.listener).reauth_ms,
+            config.connection_failed_authentication_delay_ms / 1000,
+            resources.clock,
+            resources.offload,
+            log,
+            serve,
+        )
+        for each in listeners_with_sasl(config)
+    ]
+    service.authenticate_with(Authentication(listeners, serve))
+
+
+def credentials_of(config: BrokerConfig) -> ScramCredentials | None:
+    """Return what holds the credentials of users; None: no listener offers SCRAM."""
+    return ScramCredentials() if uses_scram(listeners_with_sasl(config)) else None
+
+
+def listeners_with_sasl(config: BrokerConfig) -> list[SaslSettings]:
+    """Return the settings of each listener with SASL."""
+    names = [endpoint.listener for endpoint in config.listeners]
+    return [config.sasl_settings(name) for name in names if config.listener_security(name).uses_sasl]
