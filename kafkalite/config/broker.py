@@ -385,7 +385,16 @@ class BrokerConfig:
         object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners, protocol))
         for endpoint in listeners:
             if endpoint.security_protocol != PLAINTEXT and self.listener_security(endpoint.listener).uses_sasl:
-                self.sasl_settings(endpoint.listener)
+                self._check_sasl(endpoint.listener)
+
+    def _check_sasl(self, listener: str) -> None:
+        """Raise ConfigError if the settings of a listener with SASL are wrong, or need logins of brokers."""
+        self.sasl_settings(listener)
+        if listener == self.listener_between_brokers and self.coordination is not None:
+            key = "inter.broker.listener.name"
+            raise ConfigError(
+                key, f"{key}: brokers do not log in to each other by SASL: name a listener with PLAINTEXT or SSL"
+            )
 
     def sasl_settings(self, listener: str) -> "SaslSettings":
         """Return mechanisms, login modules and users of a listener with SASL, see `listener_security`."""

@@ -23,7 +23,7 @@ MODULES = {
 }
 FLAGS = ("required", "requisite", "sufficient", "optional")
 TEXT_CHARACTERS_MAX = 1 << 20
-TOKEN = re.compile(r"""\s*(?:"((?:[^"\\\n]|\\.)*)"|([\w$.\-]+)|([=;]))""", re.DOTALL)
+TOKEN = re.compile(r"""\s*(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|([\w$.\-]+)|([=;]))""", re.DOTALL)
 COMMENT = re.compile(r"\s*(?://[^\n]*|/\*.*?\*/)", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b"}
 
@@ -74,7 +74,8 @@ def _tokens(key: str, text: str) -> Iterator[tuple[str, str]]:
             raise ConfigError(key, f"{key}: character {at + 1} is not valid; quote values, and end with a semicolon")
         at = found.end()
         if comment is None:
-            quoted, word, sign = found.groups()
+            double, single, word, sign = found.groups()
+            quoted = single if double is None else double
             if quoted is not None:
                 yield "quoted", re.sub(r"\\(.)", lambda each: ESCAPES.get(each[1], each[1]), quoted, flags=re.DOTALL)
             else:

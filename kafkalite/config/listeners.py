@@ -10,7 +10,6 @@ from kafkalite.model import Endpoint
 LISTENER = re.compile(r"([^:/\s]+)://(?:\[([0-9a-fA-F:.%\w]*)\]|([^:/\[\]\s]*)):([0-9]{1,5})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT = "PLAINTEXT"
-SUPPORTED = (PLAINTEXT, "SSL", "SASL_PLAINTEXT")
 PORT_MAX = 65535
 EVERYWHERE = ("", "0.0.0.0", "::")
 
@@ -47,10 +46,6 @@ def parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Endpoi
     protocol = protocols.get(name)
     if protocol is None:
         raise ConfigError(key, f"{key}: listener.security.protocol.map has no protocol for the listener {name}")
-    if protocol not in SUPPORTED:
-        raise ConfigError(
-            key, f"{key}: the listener {name} uses {protocol}, which is not supported; use {', '.join(SUPPORTED)}"
-        )
     return Endpoint(name, match[2] if match[2] is not None else match[3], int(match[4]), protocol)
 
 

@@ -17,6 +17,7 @@ import pytest
 from kafkalite_sdk import Consumer, Producer
 
 from kafkalite.config.keys import ConfigError
+from kafkalite.errors import AuthenticationError
 from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -65,8 +66,37 @@ def principals(broker: Broker, listener: str) -> list[Any]:
     """The principals of the open connections of a listener."""
     running = broker.running
     assert running is not None
-    driver = running.listening._drivers[listener]
-    return [each.principal for each in driver.reactor.connections()]
+    drivers = set(running.listening._drivers.values())
+    return [each.principal for driver in drivers for each in driver.reactor.connections() if each.listener == listener]
+
+
+async def test_four_protocols_in_one_broker(authority: Authority, pem: Pem) -> None:
+    """A client of each listener writes; the principal is that of the login, where the listener has SASL."""
+    users = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice='secret';"
+    settings = {
+        **key_store(pem),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,LOGIN:SASL_PLAINTEXT,BOTH:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": users,
+        "listener.name.both.plain.sasl.jaas.config": users,
+    }
+    login = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "secret"}
+    options: dict[str, dict[str, Any]] = {
+        "PLAINTEXT": {},
+        "SSL": {"security_protocol": "SSL", "ssl_cafile": authority.cert},
+        "LOGIN": {"security_protocol": "SASL_PLAINTEXT", **login},
+        "BOTH": {"security_protocol": "SASL_SSL", "ssl_cafile": authority.cert, **login},
+    }
+    async with broker_with(settings, "SSL", "LOGIN", "BOTH") as (broker, addresses):
+        for offset, (name, client) in enumerate(options.items()):
+            async with Producer(addresses[name], **client) as producer:
+                assert (await producer.send("t", name.encode())).offset == offset
+                expected = Principal("User", "alice") if "sasl_mechanism" in client else ANONYMOUS
+                assert {each or ANONYMOUS for each in principals(broker, name)} == {expected}
+        wrong = {**options["BOTH"], "sasl_password": "wrong"}
+        with pytest.raises(AuthenticationError):
+            async with Producer(addresses["BOTH"], **wrong):
+                pass
 
 
 async def test_plaintext_and_tls_in_one_broker(authority: Authority, pem: Pem) -> None:

@@ -190,7 +190,22 @@ class TestListeners:
             ({"listeners": "PLAINTEXT://::1:9092"}, "is not NAME://HOST:PORT"),
             ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "listener names must be unique"),
             ({"listeners": "OTHER://a:1"}, "has no protocol for the listener OTHER"),
-            ({"listeners": "PLAINTEXT://b:2,SASL_SSL://a:1"}, "uses SASL_SSL, which is not supported"),
+            (
+                {
+                    "listeners": "PLAINTEXT://b:2,SASL_SSL://a:1",
+                    "listener.name.sasl_ssl.sasl.enabled.mechanisms": "GSSAPI",
+                },
+                "GSSAPI .* is not supported",
+            ),
+            (
+                {
+                    "listeners": "SASL_PLAINTEXT://a:1",
+                    "inter.broker.listener.name": "SASL_PLAINTEXT",
+                    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                    "zookeeper.connect": "zk:2181",
+                },
+                "brokers do not log in to each other by SASL",
+            ),
             ({"listener.security.protocol.map": "A:B"}, "is not NAME:PROTOCOL"),
             (
                 {"listeners": "Y://a:1,X://b:1", "listener.security.protocol.map": "Y:PLAINTEXT,X:PLAINTEXT"},

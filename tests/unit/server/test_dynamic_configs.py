@@ -25,6 +25,8 @@ class Broker:
 
     broker_id = 1
     hosted_topics = ("orders",)
+    authorizer = None
+    credentials = None
 
     def __init__(self) -> None:
         self.config = BrokerConfig()
