@@ -384,9 +384,14 @@ class TransportHub(Hub):
         connection = protocol.connection
         self._open[connection] = protocol
         connection.watch = self._hangups.watch(connection.socket, connection.peer_left)
-        if self._tls is not None and ssl_object is not None and not self._identify(connection, ssl_object):
+        if self._names_principals and ssl_object is not None and not self._identify(connection, ssl_object):
             return
         self.accept_connection(connection)
+
+    @property
+    def _names_principals(self) -> bool:
+        """Whether certificates name the principals of connections; with SASL the login does."""
+        return self._tls is not None and not self.limits.authenticate
 
     def _identify(self, connection: TransportConnection, ssl_object: ssl_module.SSLObject) -> bool:
         """Set the principal of a client with a certificate; False: there is none, and the connection closes."""

@@ -99,7 +99,7 @@ def parse_client_final(message: bytes) -> ClientFinal:
     if not separator:
         _fail(what, "it has no proof")
     binding, nonce = _values(without_proof, "cr", what)
-    return ClientFinal(without_proof, _bytes(binding, what), nonce, _bytes(proof, what))
+    return ClientFinal(without_proof, _bytes(binding, what), _nonce(nonce, what), _bytes(proof, what))
 
 
 def parse_server_final(message: bytes) -> bytes:

@@ -10,6 +10,7 @@
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from kafkalite.rate_limited_log import RateLimitedLog
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 LOGGER = logging.getLogger("kafkalite.authentication")
 USER = "User"
+NUMBER = re.compile("[0-9]+")
 
 Serve = Callable[[Reply, memoryview], None]
 Respond = Callable[[Answer], object]
@@ -196,8 +198,11 @@ class Login:
             reply.send(answer.auth_bytes)
 
     def _report(self, reason: str, detail: object) -> None:
-        """Log why a request or a login is rejected, once a minute for each reason; `detail` may be of the client."""
+        """Log why a request or a login is rejected, once a minute for each reason; `detail` may be of the client.
+
+        The numbers in a reason are those of the client, and make no other reason.
+        """
         peer, listener = self._connection, self._listener
-        site = f"login {listener.name} {detail if reason == '%s' else reason}"
+        site = f"login {listener.name} {NUMBER.sub('0', str(detail)) if reason == '%s' else reason}"
         text = f"%s:%d on %s: {reason}"
         listener.log(logging.WARNING, site, text, peer.peer_host, peer.peer_port, listener.name, detail)

@@ -20,6 +20,7 @@ from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.requests.group_responses import answer_each, build_response, encode_groups, ended, shown_groups
+from kafkalite.state.authorizer.acls import AclOperation
 from kafkalite.state.groups.group import NO_GENERATION
 from kafkalite.state.groups.machine import SIMPLE_GROUP, GroupMachine
 
@@ -45,12 +46,21 @@ def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
         refused = partial(bare, node, state=DEAD)
         answer_each(call, names, partial(describe_group, node), refused, ListGroupsPlusResponse)
     else:
-        list_own(call, ())
+        shown = all_for_brokers(call) if request.coordinator_only else shown_groups(call)
+        list_own(call, (), shown)
 
 
-def list_own(call: GroupCall, others: Sequence[Group]) -> None:
-    """Return all groups of this broker, and those of other brokers."""
-    node, shown = call.own_node, shown_groups(call)
+def all_for_brokers(call: GroupCall) -> Callable[[str], bool]:
+    """Return the function that shows all groups to other brokers (ClusterAction), else those of `shown_groups`."""
+    authorization = call.authorization
+    if authorization is not None and not authorization.allows_cluster(AclOperation.CLUSTER_ACTION, log_denied=False):
+        return shown_groups(call)
+    return lambda _group: True
+
+
+def list_own(call: GroupCall, others: Sequence[Group], shown: Callable[[str], bool]) -> None:
+    """Return all groups of this broker, and those of other brokers, as far as they are shown."""
+    node = call.own_node
     others = [each for each in others if not each.group_id or shown(each.group_id)]
     steps = encode_groups(call, partial(all_listed, node, shown), others)
     objects = call.context.groups.group_count() + len(others)
@@ -122,7 +132,9 @@ def list_all(call: GroupCall, peers: BrokerPeers, _names: list[str]) -> None:
     error = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
     missing = [bare(Node(each, "", NO_PORT), "", error, state=DEAD) for each in sorted(absent)]
     calls = [partial(ask, peers, nodes.get(each, Node(each, "", NO_PORT)), []) for each in sorted(leaders)]
-    gather(calls, call.at_others(lambda found: list_own(call, [*chain.from_iterable(found), *missing])))
+    gather(
+        calls, call.at_others(lambda found: list_own(call, [*chain.from_iterable(found), *missing], shown_groups(call)))
+    )
 
 
 def list_named(call: GroupCall, peers: BrokerPeers, names: list[str]) -> None:

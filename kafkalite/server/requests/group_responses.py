@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.server.requests.call import GroupCall
-from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.groups.machine import GroupMachine
 
 
@@ -66,9 +66,7 @@ def shown_groups(call: GroupCall) -> Callable[[str], bool]:
     cluster, else those that the client may describe.
     """
     authorization = call.authorization
-    if authorization is None or authorization.allows(
-        AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME, log_denied=False
-    ):
+    if authorization is None or authorization.allows_cluster(AclOperation.DESCRIBE, log_denied=False):
         return lambda _group: True
     return lambda group: authorization.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, group, log_denied=False)
 

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from kafkalite.clock import Clock
 from kafkalite.model import Principal
-from kafkalite.state.authorizer.acls import AclBinding, AclOperation, AclResourceType, PatternType, ResourcePattern
+from kafkalite.state.authorizer.acls import (
+    NAME_CHARACTERS_MAX,
+    AclBinding,
+    AclOperation,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+)
 from kafkalite.state.authorizer.authorizer import Decision
 from kafkalite.state.authorizer.hosts import java_address
 
@@ -60,7 +67,7 @@ class AuditLog:
         level = logging.DEBUG if decision.allowed else logging.INFO
         if not LOGGER.isEnabledFor(level) or not self._counted(principal):
             return
-        pattern = ResourcePattern(action.resource_type, action.name, PatternType.LITERAL)
+        pattern = ResourcePattern(action.resource_type, action.name[:NAME_CHARACTERS_MAX], PatternType.LITERAL)
         fields = {
             "principal": str(principal),
             "allowed": decision.allowed,

@@ -13,6 +13,7 @@ from kafkalite.model import Principal
 
 WILDCARD = "*"  # as the name of a literal pattern, and as a host: all
 WILDCARD_PRINCIPAL = Principal("User", WILDCARD)
+NAME_CHARACTERS_MAX = 249  # of topics; decisions about longer names are not kept, so that their memory has a bound
 CLUSTER_NAME = "kafka-cluster"  # of the only resource of type CLUSTER
 
 

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator
 from kafkalite.model import Principal
 from kafkalite.state.authorizer.acls import (
     ALL_ACLS,
+    NAME_CHARACTERS_MAX,
     WILDCARD,
     WILDCARD_PRINCIPAL,
     Acl,
@@ -184,6 +185,8 @@ class StandardAuthorizer:
         return decision.allowed
 
     def _keep(self, kept: dict[Question, Decision], question: Question, decision: Decision) -> None:
+        if question[2] is not None and len(question[2]) > NAME_CHARACTERS_MAX:
+            return
         self._kept_count += 1
         if self._kept_count > KEPT_DECISIONS_MAX:
             self._forget()

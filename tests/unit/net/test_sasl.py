@@ -101,6 +101,15 @@ def test_vector_of_rfc_7677_on_both_sides():
     assert end.value.value == Authenticated("user", f"v={signature}".encode())
 
 
+def test_nonce_that_is_no_ascii_text_is_an_authentication_failure():
+    """A nonce that cannot be compared raised TypeError, and the connection stayed open."""
+    credential = make_credential("SCRAM-SHA-256", "pencil", SALT)
+    steps = ScramServer("SCRAM-SHA-256", {"user": credential}.get, lambda: "server").begin(b"n,,n=user,r=client")
+    advance(steps)
+    with pytest.raises(AuthenticationError):
+        advance(steps, "c=biws,r=clientservér,p=AAAA".encode())
+
+
 def test_vector_of_rfc_4616():
     assert advance(begin(PlainClient("tim", "tanstaaftanstaaf"))) == b"\0tim\0tanstaaftanstaaf"
     server = server_of(PlainServer(lambda user, password: (user, password) == ("Kurt", "xipj3plmq")))

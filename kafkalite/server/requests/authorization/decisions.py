@@ -1,6 +1,7 @@
 """What the principal of a connection may do. The allowed decisions of the current ACLs are kept per connection.
 
-1. A decision is kept with the version of the ACLs: any change of an ACL drops all of them.
+1. A decision is kept with the version of the ACLs: any change of an ACL drops all of them, also from the sets that
+   requests which still wait have taken from `kept`.
 2. Only allowed decisions are kept, so each refused request is decided, and logged, again.
 3. While the audit log has allowed decisions (DEBUG), none is kept.
 """
@@ -12,7 +13,7 @@ from kafkalite._speedups.net.framing import Connection
 from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.server.security.audit_log import LOGGER
 from kafkalite.server.security.authorization import AuditedAuthorizer, Authorization
-from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclBinding, AclOperation, AclResourceType
+from kafkalite.state.authorizer.acls import CLUSTER_NAME, NAME_CHARACTERS_MAX, AclBinding, AclOperation, AclResourceType
 
 KEPT_NAMES_MAX = 20_000  # per connection; a name takes some 100 bytes in a set
 
@@ -50,13 +51,14 @@ class ConnectionDecisions:
         version = self.authorizer.authorizer.version
         if self._version != version:
             self._version = version
-            self._kept.clear()
+            for names in self._kept.values():
+                names.clear()
             self._count = 0
         return self._kept.get((operation, resource_type)) or self._kept.setdefault((operation, resource_type), set())
 
     def keep(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
         """Keep an allowed decision."""
-        if self._count < KEPT_NAMES_MAX and not LOGGER.isEnabledFor(logging.DEBUG):
+        if len(name) <= NAME_CHARACTERS_MAX and self._count < KEPT_NAMES_MAX and not LOGGER.isEnabledFor(logging.DEBUG):
             self._count += 1
             self.kept(operation, resource_type).add(name)
 

@@ -1,0 +1,36 @@
+"""The decisions about the principal of one connection that are kept until an ACL changes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalite.model import Principal
+from kafkalite.server.requests.authorization.decisions import ConnectionDecisions
+from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclOperation, AclResourceType
+
+READ_TOPIC = AclOperation.READ, AclResourceType.TOPIC
+
+
+@pytest.fixture
+def authorizer() -> Any:
+    return SimpleNamespace(authorizer=SimpleNamespace(version=1))
+
+
+def test_a_set_that_a_waiting_request_has_taken_is_emptied_by_a_change(authorizer: Any) -> None:
+    """A fetch that waits must not cache a partition whose Read right was revoked meanwhile."""
+    decisions = ConnectionDecisions(authorizer, Principal("User", "alice"), "127.0.0.1")
+    decisions.keep(*READ_TOPIC, "orders")
+    taken = decisions.kept(*READ_TOPIC)
+    assert taken == {"orders"}
+    authorizer.authorizer.version += 1
+    assert decisions.kept(*READ_TOPIC) is taken and not taken
+
+
+def test_long_names_are_not_kept(authorizer: Any) -> None:
+    decisions = ConnectionDecisions(authorizer, Principal("User", "alice"), "127.0.0.1")
+    for length in (NAME_CHARACTERS_MAX, NAME_CHARACTERS_MAX + 1):
+        decisions.keep(*READ_TOPIC, "x" * length)
+    assert decisions.kept(*READ_TOPIC) == {"x" * NAME_CHARACTERS_MAX}
