@@ -67,9 +67,9 @@ class Authorization:
             self._log(Action(operation, resource_type, name, count), decision)
         return decision.allowed
 
-    def allows_cluster(self, operation: AclOperation) -> bool:
+    def allows_cluster(self, operation: AclOperation, *, log_denied: bool = True) -> bool:
         """Return whether the principal may do this with the cluster; writes the audit log."""
-        return self.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+        return self.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
 
     def allowed_names(
         self,

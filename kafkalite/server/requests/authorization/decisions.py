@@ -13,7 +13,7 @@ from kafkalite._speedups.net.framing import Connection
 from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.server.security.audit_log import LOGGER
 from kafkalite.server.security.authorization import AuditedAuthorizer, Authorization
-from kafkalite.state.authorizer.acls import CLUSTER_NAME, NAME_CHARACTERS_MAX, AclBinding, AclOperation, AclResourceType
+from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclBinding, AclOperation, AclResourceType
 
 KEPT_NAMES_MAX = 20_000  # per connection; a name takes some 100 bytes in a set
 
@@ -118,10 +118,6 @@ class KeptAuthorization(Authorization):
         if allowed:
             self._decisions.keep(operation, resource_type, name)
         return allowed
-
-    def allows_cluster(self, operation: AclOperation, *, log_denied: bool = True) -> bool:
-        """Return whether the principal may do this with the cluster."""
-        return self.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
 
     def log_change(self, what: str, binding: AclBinding) -> None:
         self._plain.log_change(what, binding)
