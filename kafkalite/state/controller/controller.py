@@ -39,10 +39,10 @@ from kafkalite.state.controller.events import (
     WriteFailed,
     WriteRejected,
 )
+from kafkalite.state.controller.leader_rebalance import REBALANCE, rebalance_leaders
 from kafkalite.state.controller.partitions import events as partition_events
 from kafkalite.state.controller.partitions import state_reads as reads
 from kafkalite.state.controller.partitions.state_writes import write_states
-from kafkalite.state.controller.preferred_election import REBALANCE, elect_preferred
 from kafkalite.state.controller.sending import send_pending
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps, run_steps
@@ -64,7 +64,7 @@ TIMERS: dict[str, Callable[[ControllerContext, Any], object]] = {
     RETRY: answers.retry,
     OFFLINE: answers.retry_offline,
     write_results.WRITE: write_results.read_after_failure,
-    REBALANCE: elect_preferred,
+    REBALANCE: rebalance_leaders,
     AWAIT: lambda context, number: context.completions.expired(number),
 }
 

@@ -13,9 +13,9 @@ from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.effects import DeleteNotifications
 from kafkalite.state.controller.events import SnapshotRead
 from kafkalite.state.controller.known_topics import Topic
+from kafkalite.state.controller.leader_rebalance import start_rebalances
 from kafkalite.state.controller.partitions.events import elect_each
-from kafkalite.state.controller.partitions.requests import can_lead_preferred
-from kafkalite.state.controller.preferred_election import start_preferred_elections
+from kafkalite.state.controller.preferred_election import can_lead_preferred
 from kafkalite.state.controller.states import TopicState
 from kafkalite.state.controller.steps import Steps
 from kafkalite.state.controller.topics.events import add_unread, event_of, refuse_deletions
@@ -36,7 +36,7 @@ def snapshot_read(context: ControllerContext, event: SnapshotRead) -> Steps:
         yield from _load_topic(context, name, nodes)
         yield
     yield from _load_requests(context, snapshot)
-    start_preferred_elections(context)
+    start_rebalances(context)
     _log_loaded(context)
 
 

@@ -1,47 +1,36 @@
-"""Elects preferred replicas as leaders again: KafkaController.checkAndTriggerAutoLeaderRebalance of Kafka 3.9.
+"""Elects the preferred replica of a partition as its leader: whether it can lead, and the state that it leads in.
 
-A broker is in balance while at most `leader.imbalance.per.broker.percentage` of the partitions whose preferred replica
-it has are led by others. Only preferred replicas that are in sync are elected: a check that elects none writes nothing.
-Requests for such elections (ElectLeaders) are decided by `partitions/requests`, `elect_leader`.
+`leader_rebalance` elects the preferred replicas of brokers out of balance; `partitions/requests` answers clients that
+request the election (ElectLeaders). Both call this, which imports none of them.
+
+Source: KafkaController.scala (processReplicaLeaderElection), Election.scala (leaderForPreferredReplica) of Kafka 3.9.
 """
 
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.known_topics import Partition
-from kafkalite.state.controller.partitions.events import elect_each
-from kafkalite.state.controller.partitions.requests import can_lead_preferred
-from kafkalite.state.controller.states import PartitionState, TopicState
-from kafkalite.state.controller.steps import Steps
-
-REBALANCE = "rebalance"  # first part of the name of the timer
-FIRST_MS = 5_000  # as in Kafka: after the start of a controller, brokers still join
+from kafkalite.state.controller.partitions.leader_elections import preferred_state
+from kafkalite.state.controller.values import LeaderAndIsr
 
 
-def start_preferred_elections(context: ControllerContext) -> None:
-    """Check the balance from now on, if it is configured."""
-    if context.settings.rebalance_ms is not None:
-        context.set_timer((REBALANCE, None), FIRST_MS)
+def elect_preferred(context: ControllerContext, partition: Partition, done: int) -> int | LeaderAndIsr:
+    """The state in which the preferred replica leads, or an error code.
+
+    Arguments:
+        context: of the controller.
+        partition: with a known state and no write in flight.
+        done: the error code if the preferred replica leads and is online.
+    """
+    preferred, state = partition.replicas[0], partition.current
+    assert state is not None
+    if state.leader == preferred and context.leader_online(partition):
+        return done
+    if not can_lead_preferred(context, partition):
+        return KafkaErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    return preferred_state(state, preferred, context.settings.epoch)
 
 
-def elect_preferred(context: ControllerContext, argument: object) -> Steps:
-    """Elect the preferred replicas of the brokers that are out of balance."""
-    assert context.settings.rebalance_ms is not None
-    context.set_timer((REBALANCE, None), context.settings.rebalance_ms)
-    preferred: dict[int, int] = {}
-    elsewhere: dict[int, list[Partition]] = {}
-    for topic in context.topics.values():
-        for partition in topic.partitions.values() if topic.state is TopicState.ACTIVE else ():
-            broker, state = partition.replicas[0], partition.current
-            preferred[broker] = preferred.get(broker, 0) + 1
-            if state is not None and state.leader != broker:
-                elsewhere.setdefault(broker, []).append(partition)
-            yield
-    for broker, partitions in elsewhere.items():
-        if len(partitions) / preferred[broker] > context.settings.imbalance_max:
-            movable = [one for one in partitions if _can_move(context, one)]
-            if movable:
-                context.log("info", f"broker {broker}: an election of {len(movable)} preferred replicas begins")
-            yield from elect_each(context, movable, unclean=False)
-
-
-def _can_move(context: ControllerContext, partition: Partition) -> bool:
-    return partition.state is PartitionState.ONLINE and can_lead_preferred(context, partition)
+def can_lead_preferred(context: ControllerContext, partition: Partition) -> bool:
+    """Whether the preferred replica could lead: it is online, in sync, and its broker does not shut down."""
+    preferred, state = partition.replicas[0], partition.current
+    return state is not None and preferred in state.isr and preferred in context.candidates(partition)

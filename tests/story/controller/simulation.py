@@ -22,7 +22,7 @@ from kafkalite.state.controller.events import (
     ShutDownBroker,
     TimerExpired,
 )
-from kafkalite.state.controller.preferred_election import REBALANCE
+from kafkalite.state.controller.leader_rebalance import REBALANCE
 from kafkalite.state.controller.values import InvalidNode, LeaderAndIsr
 from tests.story.controller import tree as nodes
 from tests.story.controller.broker import BrokerState

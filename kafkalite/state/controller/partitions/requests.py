@@ -13,7 +13,7 @@ from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
 from kafkalite.state.controller.partition_requests import Ask, Departure, Election, PartitionRequest
 from kafkalite.state.controller.partitions.eligible_replicas import eligible_replicas
-from kafkalite.state.controller.partitions.leader_elections import preferred_state
+from kafkalite.state.controller.preferred_election import elect_preferred
 from kafkalite.state.controller.states import PartitionEvent
 from kafkalite.state.controller.unclean_election import elect_unclean
 from kafkalite.state.controller.values import LeaderAndIsr
@@ -95,23 +95,10 @@ def elect_leader(context: ControllerContext, partition: Partition, request: Part
 
     Arguments: as of `change_isr`.
     """
-    state = partition.current
-    assert isinstance(request.ask, Election) and state is not None
+    assert isinstance(request.ask, Election)
     done = KafkaErrorCode.NONE if request.written else KafkaErrorCode.ELECTION_NOT_NEEDED
-    if request.ask.unclean:
-        return elect_unclean(context, partition, done)
-    preferred = partition.replicas[0]
-    if state.leader == preferred and context.leader_online(partition):
-        return done
-    if not can_lead_preferred(context, partition):
-        return KafkaErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    return preferred_state(state, preferred, context.settings.epoch)
-
-
-def can_lead_preferred(context: ControllerContext, partition: Partition) -> bool:
-    """Whether the preferred replica could lead: it is online, in sync, and its broker does not shut down."""
-    preferred, state = partition.replicas[0], partition.current
-    return state is not None and preferred in state.isr and preferred in context.candidates(partition)
+    elect = elect_unclean if request.ask.unclean else elect_preferred
+    return elect(context, partition, done)
 
 
 def leave(context: ControllerContext, partition: Partition, request: PartitionRequest) -> int:

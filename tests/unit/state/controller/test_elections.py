@@ -8,7 +8,7 @@ from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.channel import OFFLINE
 from kafkalite.state.controller.controller import Controller
-from kafkalite.state.controller.preferred_election import REBALANCE
+from kafkalite.state.controller.leader_rebalance import REBALANCE
 from kafkalite.state.controller.values import ControllerSettings, TopicNodes
 from kafkalite.state.effects import SetTimer
 from tests.unit.state.controller.elections import elect, error, running, states, topic
