@@ -347,11 +347,9 @@ async def kafkalites_admin(tmp_path: Path) -> AsyncIterator[Admin]:
 
 
 async def test_unsupported_request_names_its_key(kafkalites_admin: Admin) -> None:
-    admin = kafkalites_admin
-    with pytest.raises(UnsupportedVersionError, match=r"\(key 29\)"):
-        await admin.acls.list()
-    outcomes = await admin.acls.create(ALICE)
-    with pytest.raises(UnsupportedVersionError, match=r"\(key 30\)"):
+    """Only a broker in a cluster has the key."""
+    outcomes = await kafkalites_admin.cluster.coordination()
+    with pytest.raises(UnsupportedVersionError, match=r"\(key 10007\)"):
         outcomes.check()
 
 

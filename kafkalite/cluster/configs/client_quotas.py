@@ -74,12 +74,17 @@ def entity_of(pairs: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     return QuotaEntity(tuple((kind, names[kind]) for kind in TYPES if kind in names))
 
 
+def can_have_node(name: str) -> bool:
+    """Whether a user, a client id or an address can be the name of a node."""
+    return name not in ("", ".", "..", quotas.DEFAULT) and len(quotas.node_name(name)) <= NODE_NAME_LENGTH_MAX
+
+
 def _check_name(kind: str, name: str | None) -> None:
     if name is None:
         return
     if not name:
         raise invalid(f"Empty {kind} not supported")
-    if name in (".", "..", quotas.DEFAULT) or len(quotas.node_name(name)) > NODE_NAME_LENGTH_MAX:
+    if not can_have_node(name):
         raise invalid(f"Invalid {kind}: it cannot be the name of a node")
     if kind == IP:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping
 from functools import partial
 
 from kafkalite.clock import Outcome
+from kafkalite.cluster.configs.client_quotas import can_have_node
 from kafkalite.cluster.coordination_errors import code_of
 from kafkalite.cluster.credentials.mechanisms import NUMBERS
 from kafkalite.cluster.credentials.reads import Found, read_users
@@ -31,7 +32,7 @@ Credentials = Mapping[str, ScramCredential]
 def describe_user_scram_credentials(call: UserCall, request: DescribeUserScramCredentialsRequest) -> None:
     """Answer for each named user, or for all that have credentials."""
     times = Counter(user.name for user in request.users or ())
-    names = [name for name, count in times.items() if count == 1 and name]
+    names = [name for name, count in times.items() if count == 1 and can_have_node(name)]
     answer = call.guard(partial(read, call, times))
     read_users(call.context.metadata, call.context.slicer, names if times else None, answer)
 

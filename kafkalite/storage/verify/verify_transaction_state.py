@@ -6,6 +6,7 @@ or a defect. Sources: `coordinators/runtime/loader`, TransactionLog.readTxnRecor
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.errors import DecodeError
@@ -44,8 +45,7 @@ def check_transaction_states(disk: Disk, directory: str, segments: Sequence[Batc
 
 
 def _check_segment(file: File, batches: Batches) -> Iterator[Violation]:
-    ends = [*batches.positions[1:], batches.size]
-    for position, end in zip(batches.positions, ends, strict=True):
+    for position, end in pairwise([*batches.positions, batches.size]):
         for offset, text in _unreadable(Batch(file.pread(end - position, position), 0)):
             yield Violation(STATES_ARE_READABLE, batches.path, position, f"offset {offset}: {text}")
 

@@ -131,6 +131,12 @@ async def test_user_named_twice_is_a_duplicate() -> None:
         assert await describe(client, "alice", "alice") == {"alice": DUPLICATE}
 
 
+async def test_names_that_no_node_can_have_are_no_users(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(settings=SETTINGS) as client:
+        assert await describe(client, ".", "..", "<default>") == dict.fromkeys((".", "..", "<default>"), MISSING)
+    assert "cannot be read" not in caplog.text
+
+
 async def test_quotas_of_a_user_are_kept() -> None:
     async with running(settings=SETTINGS) as client:
         path = "/config/users/alice"

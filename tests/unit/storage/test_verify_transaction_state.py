@@ -80,3 +80,9 @@ def test_unreadable_states_are_named_by_their_offsets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "orders"])
 def test_other_topics_have_records_of_any_form(tmp_path: Path, topic: str) -> None:
     assert verified(tmp_path, topic) == []
+
+
+def test_a_partition_without_batches_has_no_unreadable_states(tmp_path: Path) -> None:
+    log = logs.new_log(Disk(), str(tmp_path / f"{'__transaction_state'}-0"), "__transaction_state", 0, TopicConfig())
+    log.close()
+    assert verify_log(Disk(), log.directory) == []
