@@ -13,6 +13,7 @@ from kafkalite_sdk import (
     Consumer,
     ConsumerHealth,
     ConsumerOptions,
+    DetachedTransaction,
     Environment,
     FutureRecordMetadata,
     Job,
@@ -171,6 +172,15 @@ async def process_in_transactions() -> None:
         await producer.begin_transaction()
         await producer.abort_transaction(timeout=5.0)
         consumer.seek_to_committed(PARTITION)
+        await producer.begin_transaction()
+        detached = await producer.detach_transaction(timeout=5.0)
+    if detached is not None:
+        await end_transaction(detached)
+
+
+async def end_transaction(detached: DetachedTransaction) -> None:
+    async with Admin("localhost:9092") as admin:
+        (await admin.transactions.end(detached, committed=True, timeout=5.0)).check()
 
 
 async def consume_objects() -> None:
