@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from kafkalite.model import TopicPartition
-from kafkalite.state.controller import brokers, contents, sending
+from kafkalite.state.controller import brokers, contents, preferred_election, sending
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.controller import HANDLERS
 from kafkalite.state.controller.partition_requests import PartitionRequests
-from kafkalite.state.controller.partitions import actions, requests
+from kafkalite.state.controller.partitions import actions
 from kafkalite.state.controller.partitions.table import TRANSITIONS as PARTITION_TRANSITIONS
 from kafkalite.state.controller.states import PartitionEvent, PartitionState
 from kafkalite.state.controller.topics import events as topic_events
@@ -141,7 +141,7 @@ def keeps_the_epoch_in_preferred_elections(patch: pytest.MonkeyPatch) -> None:
     def elect(state: LeaderAndIsr, preferred: int, epoch: int) -> LeaderAndIsr:
         return state._replace(leader=preferred, controller_epoch=epoch)
 
-    patch.setattr(requests, "preferred_state", elect)
+    patch.setattr(preferred_election, "preferred_state", elect)
 
 
 def forgets_requests_during_writes(patch: pytest.MonkeyPatch) -> None:
