@@ -83,7 +83,7 @@ def missing_notifications_are_ignored(patch: pytest.MonkeyPatch) -> None:
     def deleting(self: ConfigWatcher, name: str, last: int | None, number: int, outcome: Outcome) -> None:
         read(self, name, last, number, outcome)
         if outcome.error is None and outcome.value[1].ctime < self._clock.wall_ms() - 15 * MINUTE_MS:
-            self._session.delete(f"{self._path}/{name}", lambda _outcome: None)
+            self._session.delete(f"{self._of.path}/{name}", lambda _outcome: None)
 
     patch.setattr(ConfigWatcher, "_read", deleting)
 
