@@ -11,7 +11,7 @@ from kafkalite_sdk.admin.admin import Admin as AsynchronousAdmin
 from kafkalite_sdk.blocking import Admin, Connection
 from kafkalite_sdk.rpc import Call
 
-from kafkalite.errors import ClientUseError, TopicAlreadyExistsError, UnsupportedVersionError
+from kafkalite.errors import ClientUseError, SecurityDisabledError, TopicAlreadyExistsError
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.testing.thread import BrokerThread
@@ -60,7 +60,7 @@ def test_topics_groups_and_outcomes(kafkalite_broker: BrokerThread) -> None:
         assert topic in [each.name for each in admin.topics.list()]
         assert admin.cluster.describe(timeout=10.0).brokers
         admin.topics.delete(f"{topic}-2").check()
-        with pytest.raises(UnsupportedVersionError):
+        with pytest.raises(SecurityDisabledError):
             admin.acls.list()
     admin.close()
     with pytest.raises(ClientUseError, match="was closed"):
