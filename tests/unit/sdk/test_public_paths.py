@@ -9,9 +9,9 @@ from tests.kit.documented_imports import documented_imports
 PUBLIC = {
     "kafkalite_sdk": """
         Admin AdminOptions ClientMechanism ClientOptions ClientSteps Consumer ConsumerHealth ConsumerOptions
-        Deserializer Environment FutureRecordMetadata Job OAuthToken OffsetAndMetadata OffsetAndTimestamp Producer
-        ProducerOptions ProducerRecord RebalanceListener Record RecordMetadata SecurityOptions TopicPartition
-        __version__ blocking errors
+        Deserializer DetachedTransaction Environment FutureRecordMetadata Job OAuthToken OffsetAndMetadata
+        OffsetAndTimestamp Producer ProducerOptions ProducerRecord RebalanceListener Record RecordMetadata
+        SecurityOptions TopicPartition __version__ blocking errors
     """,
     "kafkalite_sdk.admin": """
         EARLIEST HIGH_WATERMARK LATEST MAX_TIMESTAMP Acl AclFilter AclOperation AclResource Admin ClusterDescription
