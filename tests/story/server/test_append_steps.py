@@ -152,10 +152,13 @@ class World:
         acknowledged = asyncio.ensure_future(awaited(waiting))
         while not (await asyncio.wait({acknowledged}, timeout=1.0))[0]:
             if self.is_offline():
-                self.restarts += 1
-                self.broker.kill()
-                await self.broker.start()
+                await self.restart()
         acknowledged.result()
+
+    async def restart(self) -> None:
+        self.restarts += 1
+        self.broker.kill()
+        await self.broker.start()
 
     def is_offline(self) -> bool:
         """Whether the log directory or the partition was taken offline, because it is unknown what the disk has."""
@@ -206,6 +209,8 @@ class World:
                 await self.send()
             if self.stepper.raised:
                 break
+        if self.log(self.topic).failed:  # a roll syncs its segment beside the acknowledgements
+            await self.restart()
         self.check_log(self.topic)
         behind_gap = {OUT_OF_ORDER} if NOT_APPENDED in self.codes else set()  # the other open requests
         assert set(self.codes) <= {0, NOT_APPENDED, UNCONFIRMED, *behind_gap}, self.codes

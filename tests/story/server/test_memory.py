@@ -38,7 +38,7 @@ async def test_receive_buffers_of_a_burst_are_freed_while_serving(monkeypatch: p
     async with running() as client:
         await client.create("t")
         assert (await client.produce("t", batch(os.urandom(SIZE)))).error_code == 0
-        pool = client.broker.listening._listener.reactor.pool
+        pool = client.broker.listening._drivers[""].reactor.pool
         assert pool.kept >= SIZE // 2
         serve.give_back_freed(asyncio.get_running_loop(), client.broker, asked)
         while pool.kept:
