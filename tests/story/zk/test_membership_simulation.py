@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from kafkalite_sdk.zk.membership import ownership, rebalance
+from kafkalite_sdk.zk.membership import owner_nodes, rebalance
 from kafkalite_sdk.zk.membership.effects import Positions
 from kafkalite_sdk.zk.membership.state import MemberState, StreamNumbers, Watches
 from kafkalite_sdk.zk.membership.steps import Commit, Procedure, Stop
@@ -80,15 +80,17 @@ def test_history_is_replayed_from_its_seed() -> None:
 
 def forgets_owners_of_a_failed_attempt(patch: pytest.MonkeyPatch) -> None:
     """The owners of a claim without a response are neither read back nor deleted."""
-    create_owners = ownership._create_owners
+    create_owners = owner_nodes._create_owners
 
     def creating(state: MemberState, wanted: StreamNumbers) -> Procedure[BaseException | None]:
         error = yield from create_owners(state, wanted)
         state.unknown = {}
         return error
 
-    patch.setattr(ownership, "_create_owners", creating)
-    patch.setattr(ownership, "_is_ours", is_ours_outside_claims(ownership._is_ours, ownership._watch_owners, patch))
+    patch.setattr(owner_nodes, "_create_owners", creating)
+    patch.setattr(
+        owner_nodes, "_is_ours", is_ours_outside_claims(owner_nodes._is_ours, owner_nodes._watch_owners, patch)
+    )
 
 
 def is_ours_outside_claims(is_ours: Any, watch_owners: Any, patch: pytest.MonkeyPatch) -> Any:
@@ -102,7 +104,7 @@ def is_ours_outside_claims(is_ours: Any, watch_owners: Any, patch: pytest.Monkey
         finally:
             claiming.remove(state)
 
-    patch.setattr(ownership, "_watch_owners", watching)
+    patch.setattr(owner_nodes, "_watch_owners", watching)
     return lambda state, stat: state not in claiming and is_ours(state, stat)
 
 
@@ -111,7 +113,7 @@ def commits_after_the_release(patch: pytest.MonkeyPatch) -> None:
 
     def release(state: MemberState) -> Procedure[None]:
         positions: Positions = yield Stop()
-        yield from ownership.delete_owners(state)
+        yield from owner_nodes.delete_owners(state)
         yield Commit(positions)
 
     patch.setattr(rebalance, "_release", release)
@@ -129,19 +131,19 @@ def sets_a_watch_once(patch: pytest.MonkeyPatch) -> None:
 
 def deletes_owners_of_other_sessions(patch: pytest.MonkeyPatch) -> None:
     """An owner is deleted whatever session created it."""
-    find_owners = ownership.find_owners
+    find_owners = owner_nodes.find_owners
 
     def finding(state: MemberState) -> Procedure[None]:
         before = state.held
         yield from find_owners(state)
         state.held = {**before, **state.held}
 
-    patch.setattr(ownership, "find_owners", finding)
+    patch.setattr(owner_nodes, "find_owners", finding)
 
 
 def fetches_without_owners(patch: pytest.MonkeyPatch) -> None:
     """A member fetches although another one owns its partitions."""
-    create_owners = ownership.create_owners
+    create_owners = owner_nodes.create_owners
 
     def creating(state: MemberState, wanted: StreamNumbers) -> Procedure[bool]:
         yield from create_owners(state, wanted)
