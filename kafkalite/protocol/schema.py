@@ -276,6 +276,11 @@ class Response(Message):
         cls.api_key = key
         cls.header_flexible = cls.flexible if header_flexible is None else header_flexible
 
+    @classmethod
+    def has_error_code(cls, version: int) -> bool:
+        """Return whether a response of this version has an error code at the top."""
+        return any(each.name == "error_code" and each.since <= version <= each.until for each in cls.__fields__)
+
 
 def response_class(request: type[Request]) -> type[Response]:
     """The class of the response to a request; both are declared in one module."""

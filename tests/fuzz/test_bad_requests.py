@@ -17,7 +17,6 @@ from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.server.broker import Broker
-from kafkalite.server.requests.dispatch import says_errors
 from kafkalite.state.topic_names import complaint
 from tests.kit.fuzzing import PATHS
 from tests.kit.record_engines import build
@@ -77,8 +76,8 @@ async def test_topics_by_id_before_their_version(peer: ClientConnection, version
 
 def test_response_without_an_error_field_is_not_sent_after_an_exception() -> None:
     """Metadata has a place for an error of the whole request from v13 on; before, the connection is closed."""
-    assert [says_errors(MetadataResponse, version) for version in (0, 12, 13)] == [False, False, True]
-    assert says_errors(ApiVersionsResponse, 0)
+    assert [MetadataResponse.has_error_code(version) for version in (0, 12, 13)] == [False, False, True]
+    assert ApiVersionsResponse.has_error_code(0)
 
 
 async def test_failing_handler_closes_the_connection_when_the_response_has_no_error_field(

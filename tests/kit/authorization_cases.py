@@ -78,7 +78,7 @@ TRANSACTION, OTHER_TRANSACTION = "ours-id", "theirs-id"
 GONE, DOOMED, AUTOMATIC = "ours-gone", "ours-doomed", "ours-automatic"
 BROKER = "1"
 CREATION = "creation"
-NOBODY = 999_999  # a producer id
+UNKNOWN_PRODUCER = 999_999  # a producer id
 AUTHORIZATION_ERRORS = frozenset({29, 30, 31, 53})
 CODES = ("error_code", "partition_error_code", "topic_config_error_code")
 NAMES = ("name", "topic", "topic_name", "group_id", "transactional_id", "key", "resource_name", "partition_index")
@@ -246,16 +246,16 @@ def group_cases() -> Iterator[Case]:
         ),
         5,
     )
-    yield Case(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="nobody"), 4)
-    yield Case(LeaveGroupRequest(group_id=GROUP, members=[LeaveGroupRequest.MemberIdentity(member_id="nobody")]), 4)
-    yield Case(SyncGroupRequest(group_id=GROUP, generation_id=1, member_id="nobody", assignments=[]), 4)
+    yield Case(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="unknown"), 4)
+    yield Case(LeaveGroupRequest(group_id=GROUP, members=[LeaveGroupRequest.MemberIdentity(member_id="unknown")]), 4)
+    yield Case(SyncGroupRequest(group_id=GROUP, generation_id=1, member_id="unknown", assignments=[]), 4)
     yield Case(DescribeGroupsRequest(groups=[GROUP, OTHER_GROUP], include_authorized_operations=True), 5)
     yield Case(ListGroupsRequest(), 4)
     yield Case(DeleteGroupsRequest(groups_names=[GONE, "theirs-gone"]), 2)
     yield Case(
         ConsumerGroupHeartbeatRequest(
             group_id=GONE,
-            member_id="nobody",
+            member_id="unknown",
             member_epoch=5,
             rebalance_timeout_ms=10_000,
             subscribed_topic_names=[TOPIC],
@@ -354,13 +354,13 @@ def transaction_cases() -> Iterator[Case]:
     yield Case(
         AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=TRANSACTION,
-            v3_and_below_producer_id=NOBODY,
+            v3_and_below_producer_id=UNKNOWN_PRODUCER,
             v3_and_below_producer_epoch=0,
             v3_and_below_topics=[added(name=name, partitions=[0]) for name in (TOPIC, OTHER_TOPIC)],
         ),
         3,
     )
-    of = {"transactional_id": TRANSACTION, "producer_id": NOBODY, "producer_epoch": 0}
+    of = {"transactional_id": TRANSACTION, "producer_id": UNKNOWN_PRODUCER, "producer_epoch": 0}
     yield Case(AddOffsetsToTxnRequest(**of, group_id=GROUP), 3)
     commits = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     offset = commits.TxnOffsetCommitRequestPartition(
@@ -375,7 +375,11 @@ def transaction_cases() -> Iterator[Case]:
         WriteTxnMarkersRequest(
             markers=[
                 marker(
-                    producer_id=NOBODY, producer_epoch=0, transaction_result=False, topics=marked, coordinator_epoch=0
+                    producer_id=UNKNOWN_PRODUCER,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    topics=marked,
+                    coordinator_epoch=0,
                 )
             ]
         ),
@@ -407,7 +411,7 @@ def cluster_cases() -> Iterator[Case]:
     ]
     yield Case(AlterClientQuotasRequest(entries=entries, validate_only=True), 1)
     yield Case(
-        DescribeUserScramCredentialsRequest(users=[DescribeUserScramCredentialsRequest.UserName(name="nobody")]), 0
+        DescribeUserScramCredentialsRequest(users=[DescribeUserScramCredentialsRequest.UserName(name="unknown")]), 0
     )
     yield Case(UpdateFeaturesRequest(feature_updates=[], validate_only=True), 1)
     yield Case(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)

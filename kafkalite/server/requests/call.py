@@ -8,14 +8,14 @@ from kafkalite._speedups.codec import RequestHeader, encode_parts, response_head
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.callbacks import Completion
 from kafkalite.clock import Outcome
-from kafkalite.model import ANONYMOUS, Node, Principal
+from kafkalite.model import Node
 from kafkalite.server.requests import context
 from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import Steps, finish, group_steps
 
 if TYPE_CHECKING:  # imported with an authorizer
-    from kafkalite.server.security.authorization import Authorization
+    from kafkalite.server.requests.authorization.decisions import KeptAuthorization
 
 Arguments = ParamSpec("Arguments")
 Context = TypeVar("Context", bound=context.CallContext, covariant=True)
@@ -61,19 +61,9 @@ class Call(Generic[Context]):
         return self.header.client_id or ""
 
     @property
-    def principal(self) -> Principal:
-        """Who sends the request."""
-        return self.connection.principal or ANONYMOUS
-
-    @property
-    def authorization(self) -> "Authorization | None":
-        """What its principal may do; None: there is no authorizer, so it may do everything."""
-        authorizer = self.context.authorizer
-        if authorizer is None:
-            return None
-        connection = self.connection
-        request = self.response_type.__name__.removesuffix("Response")
-        return authorizer.authorization(connection.principal or ANONYMOUS, connection.peer_host, request)
+    def authorization(self) -> "KeptAuthorization | None":
+        """What its principal may do; None: there is no authorizer, so it may do everything. See `AuthorizedCall`."""
+        return None
 
     @property
     def client_host(self) -> str:

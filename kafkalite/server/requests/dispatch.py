@@ -23,7 +23,6 @@ from kafkalite.clock import Outcome, outcome_of
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
-from kafkalite.protocol.schema import Response
 from kafkalite.rate_limited_log import RateLimitedLog, site_of
 from kafkalite.server.requests.api import Row
 from kafkalite.server.requests.call import Call
@@ -249,7 +248,7 @@ class Dispatcher:
         self._log(logging.ERROR, site, "%s v%d failed", name, call.version, exc_info=error)
         if call.reply.done:
             return
-        if says_errors(call.response_type, call.version):
+        if call.response_type.has_error_code(call.version):
             call.answer(call.response_type(error_code=UNFORESEEN.get(call.header.api_key, UNKNOWN)))
         else:
             call.close("internal error")
@@ -322,8 +321,3 @@ def decoding(row: Row, version: int, body: bytearray) -> Generator[None, None, A
     while not decoder.advance(STEPS_AT_ONCE):
         yield
     return decoder.message
-
-
-def says_errors(response: type[Response], version: int) -> bool:
-    """Return whether a response of this version has a top-level error code."""
-    return any(each.name == "error_code" and each.since <= version <= each.until for each in response.__fields__)

@@ -20,7 +20,7 @@ from kafkalite.state.fetch_sessions import (
 )
 
 if TYPE_CHECKING:  # imported with an authorizer
-    from kafkalite.server.security.authorization import Authorization
+    from kafkalite.server.requests.authorization.decisions import KeptAuthorization
 
 NO_EPOCH = -1
 TOPIC_ID_SINCE = 13
@@ -123,7 +123,7 @@ class AuthorizedFetchContext(FetchContext):
     def __init__(
         self,
         call: PartitionCall,
-        authorization: "Authorization",
+        authorization: "KeptAuthorization",
         by_id: bool,
         partitions: list[SessionPartition],
         session: FetchSession | None,

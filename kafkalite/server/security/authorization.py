@@ -1,4 +1,4 @@
-"""What handlers ask an authorizer: `Authorization`, for the principal and host of one call."""
+"""What handlers ask an authorizer: `Authorization`, for one principal, host and API key."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -7,30 +7,26 @@ from kafkalite.clock import Clock
 from kafkalite.model import Principal
 from kafkalite.server.security.audit_log import Action, AuditLog
 from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclBinding, AclOperation, AclResourceType, bit_field
-from kafkalite.state.authorizer.authorizer import Authorizer, Decision
+from kafkalite.state.authorizer.authorizer import Authorizer
 
 if TYPE_CHECKING:  # not of user-defined authorizers
     from kafkalite.cluster.acls.store import AclStore
 
 
 class Authorization:
-    """What a principal may do; created per call.
+    """What a principal may do.
 
     Arguments:
-        authorizer: decides.
-        audit_log: gets each decision.
+        audited: decides, and logs each decision.
         principal: of the connection.
         host: the address of the client.
-        request: the name of the API key, for the audit log.
+        request: the name of the API key, such as `Produce`, for the audit log.
     """
 
-    __slots__ = ("_audit_log", "_authorizer", "_request", "host", "principal")
+    __slots__ = ("_audited", "_request", "host", "principal")
 
-    def __init__(
-        self, authorizer: Authorizer, audit_log: AuditLog, principal: Principal, host: str, request: str
-    ) -> None:
-        self._authorizer = authorizer
-        self._audit_log = audit_log
+    def __init__(self, audited: "AuditedAuthorizer", principal: Principal, host: str, request: str) -> None:
+        self._audited = audited
         self._request = request
         self.principal = principal
         self.host = host
@@ -38,11 +34,7 @@ class Authorization:
     @property
     def version(self) -> int:
         """Grows with each change of the ACLs: a caller that keeps a result asks again when it has changed."""
-        return self._authorizer.version
-
-    def kept(self, _operation: AclOperation, _resource_type: AclResourceType) -> set[str]:
-        """Return the names of the resources that are known to be allowed; none are here."""
-        return set()
+        return self._audited.authorizer.version
 
     def allows(
         self,
@@ -62,9 +54,10 @@ class Authorization:
             count: how often the request names the resource, for the log.
             log_denied: False: the client has not asked for this very resource, so a refusal is no event.
         """
-        decision = self._authorizer.decide(self.principal, self.host, operation, resource_type, name)
+        decision = self._audited.authorizer.decide(self.principal, self.host, operation, resource_type, name)
         if decision.allowed or log_denied:
-            self._log(Action(operation, resource_type, name, count), decision)
+            action = Action(operation, resource_type, name, count)
+            self._audited.audit_log.record(self.principal, self.host, self._request, action, decision)
         return decision.allowed
 
     def allows_cluster(self, operation: AclOperation, *, log_denied: bool = True) -> bool:
@@ -91,23 +84,18 @@ class Authorization:
 
     def allows_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Return whether the principal may do this with at least one resource of a type."""
-        return self._authorizer.allows_any(self.principal, self.host, operation, resource_type)
+        return self._audited.authorizer.allows_any(self.principal, self.host, operation, resource_type)
 
     def operations(self, resource_type: AclResourceType, name: str) -> int:
         """Return what the principal may do with a resource, as the bit field of KIP-430; writes no log."""
+        decide = self._audited.authorizer.decide
         return bit_field(
-            lambda operation: (
-                self._authorizer.decide(self.principal, self.host, operation, resource_type, name).allowed
-            ),
-            resource_type,
+            lambda operation: decide(self.principal, self.host, operation, resource_type, name).allowed, resource_type
         )
 
     def log_change(self, what: str, binding: AclBinding) -> None:
         """Write to the audit log that the principal has `created` or `deleted` an ACL."""
-        self._audit_log.record_change(self.principal, self.host, what, binding)
-
-    def _log(self, action: Action, decision: Decision) -> None:
-        self._audit_log.record(self.principal, self.host, self._request, action, decision)
+        self._audited.audit_log.record_change(self.principal, self.host, what, binding)
 
 
 class AuditedAuthorizer:
@@ -122,14 +110,4 @@ class AuditedAuthorizer:
     def __init__(self, authorizer: Authorizer, clock: Clock, acls: "AclStore | None" = None) -> None:
         self.authorizer = authorizer
         self.acls = acls
-        self._audit_log = AuditLog(clock)
-
-    def authorization(self, principal: Principal, host: str, request: str) -> Authorization:
-        """Return what a principal may do.
-
-        Arguments:
-            principal: of the connection.
-            host: the address of the client.
-            request: the name of the API key, such as `Produce`.
-        """
-        return Authorization(self.authorizer, self._audit_log, principal, host, request)
+        self.audit_log = AuditLog(clock)

@@ -25,7 +25,7 @@ from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicP
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
 from kafkalite.server.security import audit_log
-from kafkalite.server.security.authorization import AuditedAuthorizer
+from kafkalite.server.security.authorization import AuditedAuthorizer, Authorization
 from kafkalite.state.authorizer.acls import (
     CLUSTER_NAME,
     Acl,
@@ -107,7 +107,7 @@ def nodes(client: Client) -> dict[str, bytes]:
 
 def allows(client: Client, name: str, operation: AclOperation = READ, principal: Principal = ALICE) -> bool:
     assert client.broker.authorizer is not None
-    authorization = client.broker.authorizer.authorization(principal, "127.0.0.1", "Fetch")
+    authorization = Authorization(client.broker.authorizer, principal, "127.0.0.1", "Fetch")
     return authorization.allows(operation, TOPIC, name)
 
 
@@ -273,7 +273,7 @@ async def test_the_audit_log_is_bounded_per_principal(caplog: pytest.LogCaptureF
     clock = VirtualClock()
     audited = AuditedAuthorizer(DenyAll(), clock)
     for principal in (ALICE, Principal("User", "bob")):
-        authorization = audited.authorization(principal, "h", "Fetch")
+        authorization = Authorization(audited, principal, "h", "Fetch")
         for _ in range(audit_log.LINES_PER_S + (7 if principal == ALICE else 0)):
             authorization.allows(READ, TOPIC, "orders")
     assert len(caplog.records) == 2 * audit_log.LINES_PER_S

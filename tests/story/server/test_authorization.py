@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from kafkalite.state.authorizer.acls import (
     PermissionType,
     ResourcePattern,
 )
+from tests.kit import members
 from tests.kit.authorization_cases import ROOT
 from tests.kit.authorization_matrix import create
 from tests.kit.authorized_broker import AuthorizedBroker, authorized
@@ -27,6 +29,7 @@ from tests.kit.server import Wire, batch, fetch_request, fetched, outcomes, prod
 ALICE, BOB, CAROL = "User:alice", "User:bob", "User:carol"
 REFUSED = KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP = "readers"
+JOINING = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
 
 
 def allow(
@@ -200,3 +203,23 @@ async def test_heartbeat_of_a_refused_client_is_not_answered_before_dispatch(pri
             broker.replace([read])
             wire.send((beat, 3))
             assert (await wire.answer()).error_code == 0
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        (members.create(GROUP, topic_pattern="ord.*"), 0),
+        (members.fast_heartbeat(GROUP, "m", 0, subscribed_topic_regex="ord.*", **JOINING), 1),
+    ],
+    ids=["CreateGroup", "ConsumerGroupHeartbeat"],
+)
+async def test_a_pattern_of_topics_needs_the_right_to_describe_all_of_them(request_: tuple[Any, int]) -> None:
+    """Its matches are found for the group, so a member would learn of topics which it may not describe."""
+    read = allow(ALICE, AclOperation.READ, GROUP, AclResourceType.GROUP)
+    async with authorized() as broker:
+        await create(broker, "orders")
+        for topics, code in (("orders", REFUSED), ("*", 0)):
+            broker.replace([read, allow(ALICE, AclOperation.DESCRIBE, topics)])
+            wire = broker.connect(ALICE)
+            wire.send(request_)
+            assert (await wire.answer()).error_code == code

@@ -13,7 +13,7 @@ from kafkalite._speedups.net.framing import Connection
 from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.server.security.audit_log import LOGGER
 from kafkalite.server.security.authorization import AuditedAuthorizer, Authorization
-from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclBinding, AclOperation, AclResourceType
+from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclOperation, AclResourceType
 
 KEPT_NAMES_MAX = 20_000  # per connection; a name takes some 100 bytes in a set
 
@@ -42,8 +42,8 @@ class ConnectionDecisions:
         """Return what the principal may do with requests of the API key that has this class of responses."""
         known = self._authorizations.get(response)
         if known is None:
-            plain = self.authorizer.authorization(self.principal, self.host, response.__name__.removesuffix("Response"))
-            known = self._authorizations[response] = KeptAuthorization(self, plain)
+            known = KeptAuthorization(self, response.__name__.removesuffix("Response"))
+            self._authorizations[response] = known
         return known
 
     def kept(self, operation: AclOperation, resource_type: AclResourceType) -> set[str]:
@@ -73,22 +73,18 @@ def decisions_of(authorizer: AuditedAuthorizer, connection: Connection) -> Conne
 
 
 class KeptAuthorization(Authorization):
-    """`Authorization` with the kept decisions of a connection.
+    """What a principal may do, with the kept decisions of its connection.
 
     Arguments:
         decisions: of the connection.
-        plain: decides, and writes the audit log.
+        request: the name of the API key, for the audit log.
     """
 
-    __slots__ = ("_decisions", "_plain")
+    __slots__ = ("_decisions",)
 
-    def __init__(self, decisions: ConnectionDecisions, plain: Authorization) -> None:
+    def __init__(self, decisions: ConnectionDecisions, request: str) -> None:
+        super().__init__(decisions.authorizer, decisions.principal, decisions.host, request)
         self._decisions = decisions
-        self._plain = plain
-
-    @property
-    def version(self) -> int:
-        return self._plain.version
 
     def kept(self, operation: AclOperation, resource_type: AclResourceType) -> set[str]:
         """Return the names of the resources that are known to be allowed by the current ACLs."""
@@ -109,24 +105,14 @@ class KeptAuthorization(Authorization):
             operation: a concrete one.
             resource_type: of the resource.
             name: of the resource.
-            count: how often the request names the resource, for the log.
-            log_denied: False: the client has not asked for this very resource, so a refusal is no event.
+            count, log_denied: as of `Authorization.allows`.
         """
         if name in self._decisions.kept(operation, resource_type):
             return True
-        allowed = self._plain.allows(operation, resource_type, name, count=count, log_denied=log_denied)
+        allowed = super().allows(operation, resource_type, name, count=count, log_denied=log_denied)
         if allowed:
             self._decisions.keep(operation, resource_type, name)
         return allowed
-
-    def log_change(self, what: str, binding: AclBinding) -> None:
-        self._plain.log_change(what, binding)
-
-    def allows_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        return self._plain.allows_any(operation, resource_type)
-
-    def operations(self, resource_type: AclResourceType, name: str) -> int:
-        return self._plain.operations(resource_type, name)
 
 
 def keeps_group_read(authorizer: AuditedAuthorizer, connection: Connection, group: str) -> bool:

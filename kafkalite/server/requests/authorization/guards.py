@@ -25,7 +25,7 @@ from kafkalite.server.requests.authorization.table import (
     TRANSACTIONAL_ID,
     WRITE,
 )
-from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from kafkalite.state.authorizer.acls import CLUSTER_NAME, WILDCARD, AclOperation, AclResourceType
 
 AnyCall = AuthorizedCall[Any]
 Guard = Callable[[AnyCall, Any], Any]
@@ -93,22 +93,62 @@ def split(
 
 
 def serve_rest(call: AnyCall, request: Any, array: str, target: str, refused: Sequence[Any]) -> Any:
-    """Have the call add refused topics to its response; answers it if no topic is left.
+    """Have the call add refused entries to its response. Returns the request; None if no entry is left, and the call is
+    answered.
 
     Arguments:
-        call, request: the request without the refused topics.
-        array: of the topics of the request.
-        target: of the topics of the response.
-        refused: the topics.
+        call, request: the request without the refused entries.
+        array: of the entries of the request.
+        target: of the entries of the response.
+        refused: entries of the response.
     """
     if not refused:
         return request
-    struct = struct_of(call.response_type, target)
-    call.refused = target, [refused_entry(struct, each, ERRORS[TOPIC]) for each in refused]
+    call.refused = target, list(refused)
     if getattr(request, array):
         return request
     call.answer(call.response_type())
     return None
+
+
+def serve_rest_of_topics(
+    call: AnyCall, request: Any, arrays: tuple[str, str], operation: AclOperation, name_of: Callable[[Any], str | None]
+) -> Any:
+    """As `serve_rest`, without the topics that lack a right.
+
+    Arguments:
+        call, request: the request.
+        arrays: of the topics, in the request and in the response.
+        operation: on each topic.
+        name_of: as of `split`.
+    """
+    array, target = arrays
+    refused = split(call, request, array, operation, name_of)
+    return serve_rest(call, request, array, target, refused_topics(struct_of(call.response_type, target), refused))
+
+
+def serve_rest_of_names(
+    call: AnyCall, request: Any, arrays: tuple[str, str], operation: AclOperation, resource_type: AclResourceType
+) -> Any:
+    """As `serve_rest`, without the names that lack a right.
+
+    Arguments:
+        call, request: the request.
+        arrays: of the names, in the request; of their results, in the response.
+        operation, resource_type: the right.
+    """
+    array, target = arrays
+    names = getattr(request, array)
+    allowed = call.authorization.allowed_names(operation, resource_type, names)
+    setattr(request, array, [each for each in names if each in allowed])
+    struct, error = struct_of(call.response_type, target), ERRORS[resource_type]
+    refused = [refused_entry(struct, each, error) for each in names if each not in allowed]
+    return serve_rest(call, request, array, target, refused)
+
+
+def refused_topics(struct: type[Any], topics: Sequence[Any]) -> list[Any]:
+    """Return the entries of a response for refused topics."""
+    return [refused_entry(struct, each, ERRORS[TOPIC]) for each in topics]
 
 
 def name_of_id(call: AnyCall, topic_id: bytes) -> str | None:
@@ -139,11 +179,12 @@ def produce(call: AnyCall, request: Any) -> Any:
                 break
         else:
             return request
-    refused = split(call, request, "topic_data", WRITE, namer(call, by_id=by_id))
-    if refused and request.acks == 0:
+    if request.acks:
+        return serve_rest_of_topics(call, request, ("topic_data", "responses"), WRITE, namer(call, by_id=by_id))
+    if split(call, request, "topic_data", WRITE, namer(call, by_id=by_id)):
         call.close("produce with acks=0 failed: TOPIC_AUTHORIZATION_FAILED")
         return None
-    return serve_rest(call, request, "topic_data", "responses", refused)
+    return request
 
 
 def refuse_produce(call: AnyCall, request: Any, error: int) -> None:
@@ -203,7 +244,7 @@ def offset_commit(call: AnyCall, request: Any) -> Any:
     if not allowed:
         refuse(call, request, GROUP)
         return None
-    return serve_rest(call, request, "topics", "topics", split(call, request, "topics", READ, namer(call, by_id=by_id)))
+    return serve_rest_of_topics(call, request, ("topics", "topics"), READ, namer(call, by_id=by_id))
 
 
 def offset_fetch(call: AnyCall, request: Any) -> Any:
@@ -221,11 +262,6 @@ def offset_fetch(call: AnyCall, request: Any) -> Any:
     return request
 
 
-def refused_topics(struct: type[Any], topics: Sequence[Any]) -> list[Any]:
-    """Return the entries of OffsetFetch for refused topics."""
-    return [refused_entry(struct, each, ERRORS[TOPIC]) for each in topics]
-
-
 def offset_fetch_of_groups(call: AnyCall, request: Any) -> Any:
     struct = struct_of(call.response_type, "groups")
     kept, failed = [], []
@@ -240,13 +276,7 @@ def offset_fetch_of_groups(call: AnyCall, request: Any) -> Any:
         if refused:
             call.refused_topics[group.group_id] = refused_topics(struct_of(struct, "topics"), refused)
     request.groups = kept
-    if not failed:
-        return request
-    call.refused = "groups", failed
-    if kept:
-        return request
-    call.answer(call.response_type())
-    return None
+    return serve_rest(call, request, "groups", "groups", failed)
 
 
 def find_coordinator(call: AnyCall, request: Any) -> Any:
@@ -256,27 +286,23 @@ def find_coordinator(call: AnyCall, request: Any) -> Any:
         return request
     if call.version < COORDINATOR_KEYS_SINCE:
         return None if refuse_named(call, request, DESCRIBE, resource_type, request.key) else request
-    allowed = call.authorization.allowed_names(DESCRIBE, resource_type, request.coordinator_keys)
-    refused = [each for each in request.coordinator_keys if each not in allowed]
-    if not refused:
-        return request
-    struct = struct_of(call.response_type, "coordinators")
-    call.refused = "coordinators", [refused_entry(struct, each, ERRORS[resource_type]) for each in refused]
-    request.coordinator_keys = [each for each in request.coordinator_keys if each in allowed]
-    if request.coordinator_keys:
-        return request
-    call.answer(call.response_type())
-    return None
+    return serve_rest_of_names(call, request, ("coordinator_keys", "coordinators"), DESCRIBE, resource_type)
+
+
+def registering(call: AnyCall, request: Any, topics: Sequence[str], pattern: str | None) -> Any:
+    """Refuse a request for a group that reads topics which its sender may not describe. A pattern needs the right to
+    describe all topics: its matches are found for the group, not for a member.
+    """
+    names = [*topics, WILDCARD] if pattern else topics
+    refused = refuse_named(call, request, READ, GROUP, request.group_id) or refuse_named(
+        call, request, DESCRIBE, TOPIC, *names
+    )
+    return None if refused else request
 
 
 def consumer_group_heartbeat(call: AnyCall, request: Any) -> Any:
     """Key 68."""
-    names = request.subscribed_topic_names or ()
-    if refuse_named(call, request, READ, GROUP, request.group_id) or refuse_named(
-        call, request, DESCRIBE, TOPIC, *names
-    ):
-        return None
-    return request
+    return registering(call, request, request.subscribed_topic_names or (), request.subscribed_topic_regex)
 
 
 # Topics.
@@ -299,14 +325,8 @@ def delete_topics(call: AnyCall, request: Any) -> Any:
         if name is None:
             of_id = name_of_id(call, topic.topic_id)
             refused[-1].name = of_id if of_id and call.authorization.allows(DESCRIBE, TOPIC, of_id) else None
-    if not refused:
-        return request
     setattr(request, array, kept)
-    call.refused = "responses", refused
-    if kept:
-        return request
-    call.answer(call.response_type())
-    return None
+    return serve_rest(call, request, array, "responses", refused)
 
 
 def may_delete(call: AnyCall, name: str) -> bool:
@@ -355,14 +375,8 @@ def configs(call: AnyCall, request: Any) -> Any:
             kept.append(resource)
         else:
             refused.append(refused_entry(struct, resource, ERRORS[resource_type]))
-    if not refused:
-        return request
-    call.refused = target, refused
     setattr(request, source, kept)
-    if kept:
-        return request
-    call.answer(call.response_type())
-    return None
+    return serve_rest(call, request, source, target, refused)
 
 
 # Transactions.
@@ -426,37 +440,19 @@ def list_groups_plus(call: AnyCall, request: Any) -> Any:
         allowed_all = call.authorization.allows_cluster(DESCRIBE, log_denied=False)
     if allowed_all or not request.groups:
         return request
-    allowed = call.authorization.allowed_names(DESCRIBE, GROUP, request.groups)
-    refused = [each for each in request.groups if each not in allowed]
-    if not refused:
-        return request
-    struct = struct_of(call.response_type, "groups")
-    call.refused = "groups", [refused_entry(struct, each, ERRORS[GROUP]) for each in refused]
-    request.groups = [each for each in request.groups if each in allowed]
-    if request.groups:
-        return request
-    call.answer(call.response_type())
-    return None
+    return serve_rest_of_names(call, request, ("groups", "groups"), DESCRIBE, GROUP)
 
 
 def create_group(call: AnyCall, request: Any) -> Any:
     """Key 10001."""
     if request.coordinator_only:
         return None if refuse_cluster(call, request, CLUSTER_ACTION) else request
-    return registering(call, request, request.topics or ())
+    return registering(call, request, request.topics or (), request.topic_pattern)
 
 
 def register_consumer(call: AnyCall, request: Any) -> Any:
     """Key 10003."""
-    return registering(call, request, [*request.topics, *(each.name for each in request.claimed_partitions)])
-
-
-def registering(call: AnyCall, request: Any, topics: Sequence[str]) -> Any:
-    """Refuse a request for a group that reads topics which its sender may not describe."""
-    refused = refuse_named(call, request, READ, GROUP, request.group_id) or refuse_named(
-        call, request, DESCRIBE, TOPIC, *topics
-    )
-    return None if refused else request
+    return registering(call, request, [*request.topics, *(each.name for each in request.claimed_partitions)], None)
 
 
 def describe_coordination(call: AnyCall, request: Any) -> Any:

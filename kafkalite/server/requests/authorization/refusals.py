@@ -7,17 +7,14 @@ as `getErrorResponse` of Kafka's requests does. Fields of both are found by thei
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalite.protocol.schema import Field
+from kafkalite.protocol.schema import Field, Response
 from kafkalite.server.requests.authorization.table import Row
 
 NAMES = ("name", "topic", "topic_name", "group_id", "transactional_id", "key")
 INDEXES = ("partition_index", "index", "partition", "partition_id")
 CODES = ("error_code", "partition_error_code")
 COPIED = ("topic_id", "resource_type", "resource_name", "producer_id", "entity_type", "entity_name", "entity")
-PARTS = (
-    *("partitions", "partition_indexes", "partition_data", "topics"),
-    *("partition_states",),
-)
+PARTS = ("partitions", "partition_indexes", "partition_data", "topics", "partition_states")
 UNKNOWN = -1
 UNKNOWN_FIELDS = (
     *("base_offset", "log_append_time_ms", "log_start_offset", "committed_offset", "offset", "low_watermark"),
@@ -26,12 +23,7 @@ UNKNOWN_FIELDS = (
 )
 
 
-def has_error(message: type[Any], version: int) -> bool:
-    """Return whether a response has an error code of its own in a version."""
-    return any(each.name == "error_code" and each.since <= version <= each.until for each in message.__fields__)
-
-
-def refuse_all(message: type[Any], version: int, request: Any, error: int, row: Row) -> Any:
+def refuse_all(message: type[Response], version: int, request: Any, error: int, row: Row) -> Any:
     """Return the response for a request that is refused as a whole.
 
     Arguments:
@@ -42,7 +34,7 @@ def refuse_all(message: type[Any], version: int, request: Any, error: int, row: 
         row: of the API key.
     """
     response = refused_entry(message, None, error)
-    if row.entries is not None and (row.doubled or not has_error(message, version)):
+    if row.entries is not None and (row.doubled or not message.has_error_code(version)):
         source, target = row.entries
         setattr(response, target, refused_entries(message, target, getattr(request, source) or (), error))
     return response

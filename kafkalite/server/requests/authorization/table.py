@@ -142,6 +142,7 @@ def config_checks(operation: AclOperation) -> tuple[Check, ...]:
 
 TOPICS = "topics", "topics"
 DESCRIBE_CLUSTER, DESCRIBE_TOPIC = Right(DESCRIBE, CLUSTER), Right(DESCRIBE, TOPIC)
+TOPICS_OR_ALL = "each of the topics; a pattern needs it for all topics (`*`)"
 OPERATIONS = Check(DESCRIBE_CLUSTER, Effect.BLANK, note="the authorized operations on the cluster are 0")
 
 TABLE: dict[int, Row] = {
@@ -313,7 +314,7 @@ TABLE: dict[int, Row] = {
     66: Row("ListTransactions", (Check(Right(DESCRIBE, TRANSACTIONAL_ID), Effect.HIDE),)),
     68: Row(
         "ConsumerGroupHeartbeat",
-        (on_group(READ), Check(DESCRIBE_TOPIC, Effect.REFUSE, "subscribed_topic_names", note="each of the topics")),
+        (on_group(READ), Check(DESCRIBE_TOPIC, Effect.REFUSE, "subscribed_topic_names", note=TOPICS_OR_ALL)),
         own=True,
     ),
     69: Row(
@@ -339,7 +340,7 @@ TABLE: dict[int, Row] = {
         "CreateGroup",
         (
             on_group(READ),
-            Check(DESCRIBE_TOPIC, Effect.REFUSE, "topics", note="each of the topics"),
+            Check(DESCRIBE_TOPIC, Effect.REFUSE, "topics", note=TOPICS_OR_ALL),
             Check(Right(CLUSTER_ACTION, CLUSTER), Effect.REFUSE, note="instead of both between brokers"),
         ),
         own=True,
