@@ -56,9 +56,9 @@ class AclStore:
 
         read_all(self._session, read)
 
-    def reload(self) -> None:
-        """Read all ACLs, and repeat it until it succeeds or the session ends."""
-        self._until_read(self.load)
+    def reload(self, then: Callable[[], object] = lambda: None) -> None:
+        """Read all ACLs, and repeat it until it succeeds or the session ends; `then` is called after a success."""
+        self._until_read(self.load, then)
 
     def refresh(self, pattern: ResourcePattern) -> None:
         """Read the ACLs of a pattern, and apply them."""
@@ -77,14 +77,17 @@ class AclStore:
             self._apply(pattern, outcome.value)
         then(outcome)
 
-    def _until_read(self, call: Callable[[Then], object]) -> None:
+    def _until_read(self, call: Callable[[Then], object], then: Callable[[], object] = lambda: None) -> None:
         def ended(outcome: Outcome) -> None:
-            if outcome.error is None or isinstance(outcome.error, SessionExpiredError) or self._closed:
+            if outcome.error is None:
+                then()
+                return
+            if isinstance(outcome.error, SessionExpiredError) or self._closed:
                 return  # the next session reads everything
             if not isinstance(outcome.error, CoordinationError):
                 raise outcome.error
             LOGGER.warning("the ACLs cannot be read, next attempt in %.1f s: %s", RETRY_S, outcome.error)
-            self._clock.call_at(self._clock.monotonic() + RETRY_S, self._until_read, call)
+            self._clock.call_at(self._clock.monotonic() + RETRY_S, self._until_read, call, then)
 
         if not self._closed:
             call(ended)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
-from kafkalite.callbacks import gather
+from kafkalite.callbacks import FanIn, gather
 from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.configs.reads import Texts, read_configs, readable
 from kafkalite.cluster.configs.watcher import ConfigWatcher, Notifications
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # most brokers have none
     from kafkalite.server.security.authorization import AuditedAuthorizer
 
 LOGGER = logging.getLogger("kafkalite.server")
+ACLS, USERS = "ACLs", "users"
 RETRY_S = 0.5
 
 
@@ -89,16 +90,35 @@ class ConfigFollower:
             FeatureFollower(broker.tables.features, session, clock),
         ]
 
+        self._unread = {ACLS, USERS}  # in this session
+        self._then: Callable[[], object] = lambda: None
         acls = None if broker.authorizer is None else broker.authorizer.acls
-        if acls is not None:
+        if acls is None:
+            self._unread.remove(ACLS)
+        else:
             from kafkalite.cluster.acls.follower import AclFollower  # most brokers have no ACLs
 
-            self._watchers.append(AclFollower(acls, session, clock))
+            self._watchers.append(AclFollower(acls, session, clock, partial(self._read, ACLS)))
+        if broker.credentials is None:
+            self._unread.remove(USERS)
 
     def start(self) -> None:
         """Read everything, and watch."""
         for watcher in self._watchers:
             watcher.start()
+
+    def when_rights_known(self, then: Callable[[], object]) -> None:
+        """Call `then` once the ACLs and the users were read in this session; at once on a broker without them."""
+        if self._unread:
+            self._then = then
+        else:
+            then()
+
+    def _read(self, what: str) -> None:
+        if what in self._unread and not self._closed:
+            self._unread.remove(what)
+            if not self._unread:
+                self._then()
 
     def close(self) -> None:
         """Watch no more; what is still being read is not applied."""
@@ -148,15 +168,24 @@ class ConfigFollower:
             if isinstance(outcome.error, CoordinationError):
                 LOGGER.error("the credentials of users are unchanged: %s", outcome.error)
                 return
-            for name in {*map(node_name, credentials.users()), *outcome.result()[0]}:
-                self._read_user(name)
+            nodes = {*map(node_name, credentials.users()), *outcome.result()[0]}
+            read: FanIn[None] = FanIn(len(nodes), lambda _all: self._read(USERS))
+            for index, name in enumerate(nodes):
+                self._read_user(name, partial(read.put, index, None))
 
         self._until_read(partial(self._session.children, znodes.USER_CONFIGS), listed)
 
-    def _read_user(self, node: str) -> None:
+    def _read_user(self, node: str, then: Callable[[], object] = lambda: None) -> None:
         credentials, user = self._broker.credentials, name_of(node)
-        if credentials is not None and user is not None:
-            self._read_texts(f"{znodes.USER_CONFIGS}/{node}", partial(credentials.apply, user))
+        if credentials is None or user is None:
+            then()
+            return
+
+        def read(texts: Texts | None) -> None:
+            credentials.apply(user, texts)
+            then()
+
+        self._read_texts(f"{znodes.USER_CONFIGS}/{node}", read)
 
     # Groups.
 

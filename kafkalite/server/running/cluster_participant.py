@@ -273,8 +273,9 @@ class ClusterParticipant:
         self._configs = ConfigFollower(self.broker, session, self.topics, self.clock)
         self._configs.start()
         self.controller.start(session, self.broker_id, self.broker.controller_requests)
-        # Suspended, if a session was lost, also during the start; it leads nothing of before.
-        self.broker.controller_requests.when_applied(lambda: self._resume(session))
+        # Suspended, if a session was lost, also during the start: it leads nothing of before, and knows the ACLs.
+        resume = partial(self.broker.controller_requests.when_applied, partial(self._resume, session))
+        self._configs.when_rights_known(resume)
         if not self._started.done():
             self._started.set_result(None)
 

@@ -164,14 +164,15 @@ class RunningBroker(ABC):
         except ValueError as error:
             raise StartError(str(error)) from error
 
-    async def _load_acls(self) -> None:
-        """Read the ACLs before the first connection. Raises StartError."""
-        if self.authorizer is None or self.authorizer.acls is None:
-            return
-        outcome = await await_outcome(self.authorizer.acls.load)
-        if isinstance(outcome.error, CoordinationError):
-            raise StartError(f"the ACLs cannot be read: {outcome.error}") from outcome.error
-        outcome.result()
+    async def _load_rights(self) -> None:
+        """Read the ACLs and the users before the first connection. Raises StartError."""
+        try:
+            if self.authorizer is not None and self.authorizer.acls is not None:
+                (await await_outcome(self.authorizer.acls.load)).result()
+            if self.credentials is not None:
+                await self.credentials.load(self.metadata)
+        except CoordinationError as error:
+            raise StartError(f"ACLs or users cannot be read: {error}") from error
 
     def _with_logins(self, service: BrokerService) -> BrokerService:
         """Let clients authenticate on the listeners with SASL."""
@@ -213,9 +214,7 @@ class RunningBroker(ABC):
     async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Start the periodic work and accept connections at every address, or at none; raises OSError, StartError."""
         try:
-            await self._load_acls()
-            if self.credentials is not None:
-                await self.credentials.load(self.metadata)
+            await self._load_rights()
             self._resources.start_cleaner(self.config)
             self._resources.start_housekeeping(self.config, in_cluster=self.in_cluster)
             self.clock.call_at(self.clock.monotonic() + LATE_CHECK_S, self._watch_transactions)

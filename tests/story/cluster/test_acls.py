@@ -111,3 +111,33 @@ def test_a_broker_that_starts_has_all_acls_before_its_first_request(tmp_path: Pa
         assert 3 in allowing(cluster, "orders")
 
     run(tmp_path, scenario, settings=SECURED)
+
+
+def test_a_broker_reads_the_acls_of_a_new_session_before_it_accepts_connections(tmp_path: Path) -> None:
+    """What was revoked while the session was lost is refused from the first request on."""
+
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        await client.controller(1, 2, 3)
+        await create(client, 1, creation())
+        await effective(cluster, "orders", {1, 2, 3})
+        running = cluster.brokers[3].running
+        assert running is not None
+        listening, allowed_at_resume = running.listening, []
+        resume = listening.resume
+
+        def resumed() -> None:
+            allowed_at_resume.append(3 in allowing(cluster, "orders"))
+            resume()
+
+        listening.resume = resumed  # type: ignore[method-assign]
+        client.network.disconnect("broker3", "zookeeper")
+        cluster.expire(3)
+        assert await delete(client, 1, resource_name_filter="orders") == 1
+        client.network.reconnect("broker3", "zookeeper")
+
+        async def look() -> Any:
+            return allowed_at_resume or None
+
+        assert await until(look) == [False]
+
+    run(tmp_path, scenario, settings=SECURED)
