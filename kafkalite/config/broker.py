@@ -358,8 +358,7 @@ class BrokerConfig:
             from kafkalite.config.authorizer import check_authorizer_name, parse_super_users  # most brokers have none
 
             check_authorizer_name(name)
-            any_type = self.values["principal.builder.class"] is not None
-            principals = parse_super_users(super_users, any_type=any_type)
+            principals = parse_super_users(super_users)
         object.__setattr__(self, "super_users", principals)
 
     def _read_listeners(self) -> None:

@@ -13,6 +13,7 @@ from kafkalite.config.broker import BrokerConfig, parse_dynamic_values
 from kafkalite.config.definitions import (
     ACCEPTED_TOPIC_KEYS,
     BROKER_KEYS,
+    LISTENER_PREFIX,
     TOPIC_KEYS,
     did_you_mean,
     dynamic_key,
@@ -414,12 +415,16 @@ AT_START = frozenset(
 )
 
 
+# The same for keys behind `listener.name.NAME.`.
+AT_START_OF_LISTENERS = (".sasl.enabled.mechanisms", ".connections.max.reauth.ms", ".sasl.server.max.receive.size")
+
+
 def not_in_force(before: Mapping[str, str], texts: Mapping[str, str]) -> list[str]:
     """Return log lines for changed dynamic configs without effect now; no values, as they may be passwords."""
     notices = []
     for name in sorted(name for name, text in texts.items() if before.get(name) != text):
         key = dynamic_key(name)
-        if name in AT_START:
+        if name in AT_START or (name.startswith(LISTENER_PREFIX) and name.endswith(AT_START_OF_LISTENERS)):
             notices.append(f"{name} is stored and takes effect with the next start of the broker")
         elif key is not None and key.support is not Support.HONOURED:
             notices.append(f"{name} is stored and has no effect in this version")

@@ -8,7 +8,6 @@ from kafkalite.config.keys import ConfigError
 from kafkalite.config.listeners import listener_prefix
 from kafkalite.config.security import JAAS, ListenerSecurity
 
-LOGIN_OPTIONS = ("username", "password")
 USER = "user_"
 
 
@@ -31,18 +30,6 @@ class SaslSettings:
         login = self.logins.get("PLAIN")
         options = {} if login is None else login.options
         return {name.removeprefix(USER): value for name, value in options.items() if name.startswith(USER)}
-
-    def own_login(self, mechanism: str) -> tuple[str, str]:
-        """Return user and password with which this broker connects to others over this listener.
-
-        Raises ConfigError: the JAAS text of the mechanism has none.
-        """
-        login = self.logins.get(mechanism)
-        found = {} if login is None else login.options
-        if not all(found.get(name) for name in LOGIN_OPTIONS):
-            key = jaas_key(self.listener, mechanism)
-            raise ConfigError(key, f"{key}: connections between brokers need its options username and password")
-        return found["username"], found["password"]
 
 
 def jaas_key(listener: str, mechanism: str) -> str:

@@ -112,11 +112,6 @@ class ListenerSecurity:
         """Whether clients authenticate with SASL."""
         return self.protocol in SASL_PROTOCOLS
 
-    @property
-    def is_default(self) -> bool:
-        """Whether the listener has neither security nor limits of its own."""
-        return self == ListenerSecurity(self.listener, "PLAINTEXT")
-
 
 def listener_security(values: Mapping[str, Value], endpoint: Endpoint) -> ListenerSecurity:
     """Return how a listener is secured; files are not read.
@@ -247,13 +242,20 @@ def _store_type(found: _ListenerValues, store: str, *, inline: bool) -> str:
     return store_type
 
 
+def pkcs12_path(location: str) -> str:
+    """Return the path of a JKS file that is converted to PKCS12."""
+    return f"{location.removesuffix('.jks')}.p12"
+
+
+def jks_conversion(location: str) -> str:
+    """Return the command that converts a JKS file to PKCS12."""
+    target = pkcs12_path(location)
+    return f"keytool -importkeystore -srckeystore {location} -destkeystore {target} -deststoretype PKCS12"
+
+
 def _conversion(location: str, name: str) -> str:
     """Return what to do about a JKS file."""
-    target = f"{location.removesuffix('.jks')}.p12"
-    return (
-        f"keytool -importkeystore -srckeystore {location} -destkeystore {target} -deststoretype PKCS12; then set "
-        f"the location to {target} and {name}=PKCS12"
-    )
+    return f"{jks_conversion(location)}; then set the location to {pkcs12_path(location)} and {name}=PKCS12"
 
 
 def _check_store(

@@ -5,6 +5,8 @@ Only the fields in front of the validity are skipped; OpenSSL verifies everythin
 
 import binascii
 import re
+import ssl
+import time
 from base64 import b64decode
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -36,6 +38,32 @@ def validities(pem: bytes) -> list[Validity]:
         return [_validity(b64decode(each)) for each in found]
     except (binascii.Error, ValueError, IndexError) as error:
         raise ValueError("a certificate in the file is malformed") from error
+
+
+def validity_error(validity: Validity) -> str | None:
+    """Return why peers reject a certificate now, and what to do; None if it is valid."""
+    now = time.time()
+    if validity.ends_at <= now:
+        return f"{expiry_text(validity)}; renew it"
+    if validity.begins_at > now:
+        return f"the certificate is not valid before {_date(validity.begins_at)}; check the clock"
+    return None
+
+
+def expiry_text(validity: Validity) -> str:
+    """Return a text with the end of a validity."""
+    return f"the certificate expired at {_date(validity.ends_at)}"
+
+
+def _date(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def load_failure(error: Exception) -> str:
+    """Return why OpenSSL has not loaded a key or certificates, without a path and a secret."""
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "the content is not valid"
+    return (error.strerror or "") if isinstance(error, OSError) else str(error)
 
 
 def subject_of(der: bytes) -> bytes:

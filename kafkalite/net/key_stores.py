@@ -7,14 +7,13 @@ import os
 import re
 import ssl
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.config.security import PKCS12, KeyStore, TrustStore
-from kafkalite.net.certificates import Validity, validities
+from kafkalite.config.security import PKCS12, KeyStore, TrustStore, jks_conversion
+from kafkalite.net.certificates import Validity, load_failure, validities
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -86,7 +85,7 @@ def load_trusted(context: ssl.SSLContext, store: TrustStore | None, prefix: str,
     try:
         context.load_verify_locations(cadata=pem.decode())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: cannot be used: {_reason(error)}") from None
+        raise ValueError(f"{name}: cannot be used: {load_failure(error)}") from None
 
 
 def stamp_of(location: str | None) -> tuple[int, int, int]:
@@ -110,11 +109,7 @@ def _read(name: str, path: str) -> bytes:
     except OSError as error:
         raise ValueError(f"{name}: {error.strerror}") from error
     if data.startswith(JKS_MAGIC):
-        target = f"{path.removesuffix('.jks')}.p12"
-        raise ValueError(
-            f"{name}: it has Java's format JKS: convert it by keytool -importkeystore -srckeystore {path} "
-            f"-destkeystore {target} -deststoretype PKCS12"
-        )
+        raise ValueError(f"{name}: it has Java's format JKS: convert it by {jks_conversion(path)}")
     return data
 
 
@@ -205,24 +200,4 @@ def _key_reason(name: str, prefix: str, error: Exception, material: KeyMaterial,
         return f"{name}: the key is encrypted; set {prefix}ssl.key.password"
     if encrypted:
         return f"{name}: the key cannot be decrypted with {prefix}ssl.key.password"
-    return f"{name}: no usable key and certificate: {_reason(error)}"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return error.reason or "the content is not valid"
-    return (error.strerror or "") if isinstance(error, OSError) else str(error)
-
-
-def validity_error(validity: Validity) -> str | None:
-    """Return why peers reject a certificate now, None if it is valid."""
-    now = time.time()
-    if validity.ends_at <= now:
-        return f"the certificate expired at {_date(validity.ends_at)}; renew it"
-    if validity.begins_at > now:
-        return f"the certificate is not valid before {_date(validity.begins_at)}; check the clock"
-    return None
-
-
-def _date(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+    return f"{name}: no usable key and certificate: {load_failure(error)}"

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from kafkalite.config.security import TlsSettings
 from kafkalite.model import ANONYMOUS, Principal
+from kafkalite.net.certificates import validity_error
 from kafkalite.net.cipher_suites import use_cipher_suites
 from kafkalite.net.distinguished_names import distinguished_name
-from kafkalite.net.key_stores import load_key, load_trusted, stamp_of, validity_error
+from kafkalite.net.key_stores import load_key, load_trusted, stamp_of
 from kafkalite.net.principal_mapping import PrincipalMapper
 
 LOGGER = logging.getLogger("kafkalite.net")

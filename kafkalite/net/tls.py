@@ -14,7 +14,7 @@ import ssl
 import time
 from typing import NamedTuple
 
-from kafkalite.net.certificates import Validity, validities
+from kafkalite.net.certificates import Validity, expiry_text, load_failure, validities, validity_error
 from kafkalite.net.cipher_suites import use_cipher_suites
 
 LOGGER = logging.getLogger("kafkalite.net")
@@ -156,21 +156,19 @@ def _use_cipher_suites(context: ssl.SSLContext, files: PemFiles) -> None:
 def _load_issuers(context: ssl.SSLContext, name: str, cafile: Path) -> None:
     found = _validities(name, cafile)
     if all(each.ends_at <= time.time() for each in found):
-        raise ValueError(f"{name}: {_expired(found[0])}; replace it")
+        raise ValueError(f"{name}: {expiry_text(found[0])}; replace it")
     try:
         context.load_verify_locations(cafile=cafile)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: cannot be used: {_reason(error)}") from error
+        raise ValueError(f"{name}: cannot be used: {load_failure(error)}") from error
 
 
 def _load_certificate(context: ssl.SSLContext, files: PemFiles) -> None:
     assert files.certfile is not None
     name = f"{files.names.certfile} {os.fspath(files.certfile)}"
-    now, first = time.time(), _validities(name, files.certfile)[0]
-    if first.ends_at <= now:
-        raise ValueError(f"{name}: {_expired(first)}; renew it")
-    if first.begins_at > now:
-        raise ValueError(f"{name}: the certificate is not valid before {_date(first.begins_at)}; check the clock")
+    rejection = validity_error(_validities(name, files.certfile)[0])
+    if rejection is not None:
+        raise ValueError(f"{name}: {rejection}")
     asked = []
 
     def password() -> str:
@@ -195,7 +193,7 @@ def _key_reason(files: PemFiles, error: Exception, *, encrypted: bool) -> str:
     if encrypted:
         return f"{name}: the key cannot be decrypted with {names.password}"
     hint = f"; {names.without_key}" if files.keyfile is None else ""
-    return f"{name}: no usable private key: {_reason(error)}{hint}"
+    return f"{name}: no usable private key: {load_failure(error)}{hint}"
 
 
 def _validities(name: str, path: Path) -> list[Validity]:
@@ -215,17 +213,3 @@ def _setting_of(files: PemFiles, path: object) -> str:
         if value is not None and os.fspath(value) == path:
             return f"{getattr(files.names, field)} {path}"
     return str(path)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return error.reason or "the content is not valid"
-    return (error.strerror or "") if isinstance(error, OSError) else str(error)
-
-
-def _expired(validity: Validity) -> str:
-    return f"the certificate expired at {_date(validity.ends_at)}"
-
-
-def _date(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))

@@ -218,9 +218,11 @@ def limits_of(config: BrokerConfig, driver: str = NO_SECURITY, drivers: int = 1)
         drivers: their number; they share the memory for requests equally.
     """
     queued, own_max, uses_sasl = config.queued_max_request_bytes, None, False
+    login_bytes_max = config.sasl_server_max_receive_size
     if driver != NO_SECURITY:
         security = config.listener_security(driver)
         own_max, uses_sasl = security.connections_max, security.uses_sasl
+        login_bytes_max = security.receive_bytes_max
     return Limits(
         authenticate=uses_sasl,
         request_bytes_max=config.socket_request_max_bytes,
@@ -228,7 +230,7 @@ def limits_of(config: BrokerConfig, driver: str = NO_SECURITY, drivers: int = 1)
         connections_per_ip_max=config.max_connections_per_ip,
         connections_per_ip_overrides=resolve_hosts(config.max_connections_per_ip_overrides),
         idle_ms_max=config.connections_max_idle_ms,
-        login_bytes_max=config.sasl_server_max_receive_size,
+        login_bytes_max=login_bytes_max,
         all_requests_bytes_max=(queued if queued > 0 else memory_bytes() // REQUESTS_SHARE) // drivers,
     )
 

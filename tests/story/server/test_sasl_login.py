@@ -216,8 +216,9 @@ async def test_message_outside_a_login_is_answered_with_illegal_sasl_state() -> 
 
 
 async def test_memory_before_the_login_is_bounded_cve_2022_34917() -> None:
-    """A frame above the limit is rejected by its size, before its bytes are received."""
-    async with started(**{"sasl.server.max.receive.size": "4096"}) as broker:
+    """A frame above the limit of the listener is rejected by its size, before its bytes are received."""
+    limits = {"sasl.server.max.receive.size": "8192", f"{PREFIX}sasl.server.max.receive.size": "4096"}
+    async with started(**limits) as broker:
         async with dialled(broker) as client:
             client.writer.write((4097).to_bytes(4, "big"))
             assert await client.is_closed()
@@ -272,7 +273,7 @@ async def test_secrets_are_compared_in_constant_time_cve_2021_38153(monkeypatch:
 
     monkeypatch.setattr(hmac, "compare_digest", counted)
     async with started() as broker:
-        for user in (USER, "nobody"):
+        for user in (USER, "unknown"):
             for client in (plain(user, "wrong"), ScramClient("SCRAM-SHA-256", user, "wrong")):
                 compared.clear()
                 async with dialled(broker) as found:
@@ -283,7 +284,7 @@ async def test_secrets_are_compared_in_constant_time_cve_2021_38153(monkeypatch:
 
 @pytest.mark.parametrize(
     "client",
-    [plain("nobody"), plain(USER, "wrong one"), ScramClient("SCRAM-SHA-256", USER, "wrong one")],
+    [plain("unknown"), plain(USER, "wrong one"), ScramClient("SCRAM-SHA-256", USER, "wrong one")],
     ids=["unknown user", "password", "scram"],
 )
 async def test_failures_have_one_text_and_the_log_has_the_reason(
@@ -301,7 +302,7 @@ async def test_repeated_failures_are_logged_once_a_minute(caplog: pytest.LogCapt
     async with started() as broker:
         for _ in range(5):
             async with dialled(broker) as client:
-                assert (await client.log_in(plain("nobody"))).error_code == FAILED
+                assert (await client.log_in(plain("unknown"))).error_code == FAILED
     assert sum(each.name == login_module.LOGGER.name for each in caplog.records) == 1
 
 
@@ -309,7 +310,7 @@ async def test_failure_is_delayed_and_others_are_served_meanwhile() -> None:
     settings = {"connection.failed.authentication.delay.ms": "700"}
     async with started(**settings) as broker, dialled(broker) as client, dialled(broker) as other:
         began = time.monotonic()
-        failed = asyncio.ensure_future(client.log_in(plain("nobody")))
+        failed = asyncio.ensure_future(client.log_in(plain("unknown")))
         await other.log_in(plain())
         assert (await other.call(*METADATA)).brokers
         assert (await failed).error_code == FAILED
@@ -449,7 +450,8 @@ def test_jaas_texts_are_read_as_by_java() -> None:
     text = f'{MODULE} Required // a comment\n user_a="x \\"y\\" \\\\ z" /* b */ username=broker password="p;=";'
     security = BrokerConfig({**SETTINGS, f"{PREFIX}plain.sasl.jaas.config": text}).sasl_settings("SASL_PLAINTEXT")
     assert security.plain_users() == {"a": 'x "y" \\ z'}
-    assert security.own_login("PLAIN") == ("broker", "p;=")
+    options = security.logins["PLAIN"].options
+    assert (options["username"], options["password"]) == ("broker", "p;=")
 
 
 def test_authentication_errors_of_mechanisms_have_no_secret() -> None:

@@ -80,7 +80,7 @@ async def test_users_are_created_described_and_deleted() -> None:
         assert await alter(client, gone("alice"), new("b=,/ ü", iterations=4096)) == {"alice": 0, "b=,/ ü": 0}
         assert await describe(client, "alice", "b=,/ ü") == {"alice": {SHA_512: 4096}, "b=,/ ü": {SHA_256: 4096}}
         assert await alter(client, gone("alice", SHA_512), gone("alice")) == {"alice": MISSING}
-        assert await describe(client, "alice", "nobody") == {"alice": {SHA_512: 4096}, "nobody": MISSING}
+        assert await describe(client, "alice", "unknown") == {"alice": {SHA_512: 4096}, "unknown": MISSING}
         assert await alter(client, gone("alice", SHA_512)) == {"alice": 0}
         assert await node(client.broker, "alice") is None
 

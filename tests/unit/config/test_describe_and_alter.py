@@ -260,6 +260,10 @@ class TestBroker:
             "log.cleaner.threads is stored and takes effect with the next start of the broker"
         ]
         assert not_in_force({}, {"max.connections": "5", "log.retention.ms": "1"}) == []
+        mechanisms = "listener.name.clients.sasl.enabled.mechanisms"
+        assert not_in_force({}, {mechanisms: "PLAIN"}) == [
+            f"{mechanisms} is stored and takes effect with the next start of the broker"
+        ]
 
     def test_invalid_dynamic_broker_values_are_rejected(self) -> None:
         with pytest.raises(ConfigError, match="allowed is") as caught:

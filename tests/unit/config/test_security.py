@@ -23,7 +23,7 @@ def security(protocol: str, settings: dict[str, str]) -> ListenerSecurity:
 def test_a_listener_without_security_has_default_values() -> None:
     config = BrokerConfig({**NAMES, **STORE})
     assert config.listener_security("PLAINTEXT") == ListenerSecurity("PLAINTEXT", "PLAINTEXT")
-    assert config.listener_security("PLAINTEXT").is_default
+    assert config.listener_security("PLAINTEXT") == ListenerSecurity("PLAINTEXT", "PLAINTEXT")
 
 
 def test_the_value_of_a_listener_precedes_that_of_the_broker() -> None:
