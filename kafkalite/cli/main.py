@@ -32,6 +32,7 @@ COMMANDS = {
     "zk": "Read the znodes of ZooKeeper.",
     "group": "List, inspect, create, reset and delete consumer groups.",
     "acl": "List, add, remove and check ACLs.",
+    "user": "List, add and remove users with SCRAM credentials.",
     "transaction": "List, describe, abort and terminate transactions.",
     "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
     "consume": "Print the records of a topic as lines or as JSON.",

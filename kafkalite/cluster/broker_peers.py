@@ -18,7 +18,7 @@ from kafkalite.clock import Clock, Timer
 from kafkalite.cluster.peer import Peer
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint
-from kafkalite.net.client.connection import Dial
+from kafkalite.net.peer_dial import PeerDial
 from kafkalite.protocol.schema import Request
 
 OPEN_MAX = 1_000
@@ -53,7 +53,7 @@ class BrokerPeers:
     Arguments:
         endpoints: returns the address of each live broker for brokers, by its id.
         client_id: sent with each request.
-        dial: connects.
+        dial: connects and logs in.
         clock: for the time limit.
         limit_ms: returns the time limit of a call.
     """
@@ -62,7 +62,7 @@ class BrokerPeers:
         self,
         endpoints: Callable[[], dict[int, Endpoint]],
         client_id: str,
-        dial: Dial,
+        dial: PeerDial,
         clock: Clock,
         limit_ms: Callable[[], int],
     ) -> None:

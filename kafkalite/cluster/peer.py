@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.errors import EncodeError, KafkaError
+from kafkalite.errors import AuthenticationError, EncodeError, KafkaError
 from kafkalite.model import Endpoint
-from kafkalite.net.client.connection import ClientConnection, Dial
+from kafkalite.net.client.connection import ClientConnection
 from kafkalite.net.client.core import FRAME_BYTES_MAX
+from kafkalite.net.peer_dial import PeerDial
 from kafkalite.protocol.schema import Request
 
 Answer = Callable[[Any], object]
@@ -30,13 +31,18 @@ class Peer:
     Arguments:
         endpoint: its address for brokers.
         client_id: sent with each request.
-        dial: connects.
+        dial: connects and logs in.
         timeout_s: deadline of a connection and of each request, in seconds (`controller.socket.timeout.ms`).
         frame_bytes_max: largest accepted response, in bytes.
     """
 
     def __init__(
-        self, endpoint: Endpoint, client_id: str, dial: Dial, timeout_s: float, frame_bytes_max: int = FRAME_BYTES_MAX
+        self,
+        endpoint: Endpoint,
+        client_id: str,
+        dial: PeerDial,
+        timeout_s: float,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         self.endpoint = endpoint
         self._client_id = client_id
@@ -83,13 +89,16 @@ class Peer:
             timeout_s=self._timeout_s,
             connect_timeout_s=self._timeout_s,
             frame_bytes_max=self._frame_bytes_max,
-            dial=self._dial,
+            sasl=self._dial.login,
+            dial=self._dial.dial,
         )
         failure: KafkaError | None = None
         try:
             await connection.connect()
         except KafkaError as error:
             failure = error
+            if isinstance(error, AuthenticationError):
+                self._dial.rejected(self.endpoint, str(error))
         finally:
             self._connecting = None
         if self._closed:

@@ -46,7 +46,7 @@ from kafkalite.config.topic import (
 from kafkalite.model import Endpoint, Principal
 
 if TYPE_CHECKING:
-    from kafkalite.config.sasl import SaslSettings
+    from kafkalite.config.sasl import BrokerCredentials, SaslSettings
     from kafkalite.config.security import ListenerSecurity
     from kafkalite.config.zookeeper import ZooKeeperSecurity
 
@@ -387,13 +387,17 @@ class BrokerConfig:
                 self._check_sasl(endpoint.listener)
 
     def _check_sasl(self, listener: str) -> None:
-        """Raise ConfigError if the settings of a listener with SASL are wrong, or need logins of brokers."""
+        """Raise ConfigError if the settings of a listener with SASL are wrong, or the brokers cannot log in to it."""
         self.sasl_settings(listener)
         if listener == self.listener_between_brokers and self.coordination is not None:
-            key = "inter.broker.listener.name"
-            raise ConfigError(
-                key, f"{key}: brokers do not log in to each other by SASL: name a listener with PLAINTEXT or SSL"
-            )
+            self.broker_credentials()
+
+    def broker_credentials(self) -> "BrokerCredentials":
+        """Return the credentials with which this broker logs in to the others, whose listener has SASL."""
+        from kafkalite.config.sasl import broker_credentials  # for brokers with SASL
+
+        mechanism = str(self.values["sasl.mechanism.inter.broker.protocol"])
+        return broker_credentials(self.sasl_settings(self.listener_between_brokers), mechanism)
 
     def sasl_settings(self, listener: str) -> "SaslSettings":
         """Return mechanisms, login modules and users of a listener with SASL, see `listener_security`."""

@@ -411,6 +411,7 @@ AT_START = frozenset(
         "max.connections.per.ip.overrides",
         "num.recovery.threads.per.data.dir",
         "sasl.enabled.mechanisms",
+        "sasl.mechanism.inter.broker.protocol",
     )
 )
 

@@ -488,6 +488,9 @@ class SimulatedBroker:
         settings: configs under Kafka's names.
         host, port: its address in the network.
         machine: where it runs, perhaps beside others; None: it has a machine of its own.
+
+    Attributes:
+        settings: all configs; a change is in force with the next start.
     """
 
     def __init__(
@@ -504,7 +507,7 @@ class SimulatedBroker:
         self.address = f"{host}:{port}"
         self.data_dir = data_dir
         self._network = network
-        self._settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
+        self.settings = {**EMBEDDED, "listeners": f"PLAINTEXT://{self.address}", **(settings or {})}
         self._random = SeededRandom(seed)
         self._failures = randoms.Random(seed)
         self._broker: Broker | None = None
@@ -549,7 +552,7 @@ class SimulatedBroker:
             boot_id = self.machine.boot_id
             ports = self._process.ports(self._random)
             ports = replace(ports, boot_id=lambda: boot_id)
-            broker = Broker(self.data_dir, self._settings, ports=ports)
+            broker = Broker(self.data_dir, self.settings, ports=ports)
             await broker.start()
             self._broker = broker
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from kafkalite.clock import Clock, Raised
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Endpoint
-from kafkalite.net.client.connection import Dial
+from kafkalite.net.peer_dial import PeerDial
 from kafkalite.slicing import Slicer
 from kafkalite.storage.manager import LogManager
 
@@ -35,7 +35,7 @@ class FetcherHost(Protocol):
     @property
     def config(self) -> BrokerConfig: ...
     @property
-    def dial(self) -> Dial: ...
+    def dial(self) -> PeerDial: ...
     @property
     def report(self) -> Raised: ...
 

@@ -12,22 +12,53 @@ from kafkalite.net.sasl.steps import ServerMechanism
 
 if TYPE_CHECKING:
     from kafkalite.cluster.credentials.store import ScramCredentials
+    from kafkalite.config.broker import BrokerConfig
 
 
-def mechanisms_of(sasl: SaslSettings, users: "ScramCredentials") -> list[ServerMechanism]:
+def mechanisms_of(
+    sasl: SaslSettings, users: "ScramCredentials", config: Callable[[], "BrokerConfig"]
+) -> list[ServerMechanism]:
     """Return the mechanisms that a listener offers.
 
     Arguments:
         sasl: the settings of the listener.
         users: the SCRAM credentials of the cluster.
+        config: returns the present configuration, which has the users of PLAIN.
     """
-    return [_mechanism(name, sasl, users) for name in sasl.mechanisms]
+    return [_mechanism(name, sasl, users, config) for name in sasl.mechanisms]
 
 
-def _mechanism(name: str, sasl: SaslSettings, users: "ScramCredentials") -> ServerMechanism:
+def _mechanism(
+    name: str, sasl: SaslSettings, users: "ScramCredentials", config: Callable[[], "BrokerConfig"]
+) -> ServerMechanism:
     if name in HASHES:
         return ScramServer(name, partial(users.find, name))
-    return PlainServer(password_check(sasl.plain_users()))
+    return PlainServer(PlainUsers(sasl.listener, config).verify)
+
+
+class PlainUsers:
+    """The users of PLAIN on a listener; a changed configuration is in force with the next login.
+
+    Arguments:
+        listener: its name in capitals.
+        config: returns the present configuration.
+    """
+
+    def __init__(self, listener: str, config: Callable[[], "BrokerConfig"]) -> None:
+        self._listener = listener
+        self._config = config
+        self._checked = config()
+        self._check = self._check_of(self._checked)
+
+    def verify(self, user: str, password: str) -> bool:
+        """Whether a user has this password."""
+        config = self._config()
+        if config is not self._checked and any(each.listener == self._listener for each in config.listeners):
+            self._checked, self._check = config, self._check_of(config)
+        return self._check(user, password)
+
+    def _check_of(self, config: "BrokerConfig") -> Callable[[str, str], bool]:
+        return password_check(config.sasl_settings(self._listener).plain_users())
 
 
 def password_check(users: Mapping[str, str]) -> Callable[[str, str], bool]:

@@ -1,5 +1,7 @@
 """Puts the authentication of a broker together: the listeners with SASL, their mechanisms, the users."""
 
+from collections.abc import Callable
+
 from kafkalite.cluster.credentials.store import ScramCredentials
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.sasl import SaslSettings
@@ -13,7 +15,7 @@ from kafkalite.server.requests.dispatch import BrokerService
 
 def require_logins(
     service: BrokerService,
-    config: BrokerConfig,
+    config: Callable[[], BrokerConfig],
     resources: BrokerResources,
     serve: Serve,
     users: ScramCredentials | None,
@@ -22,24 +24,24 @@ def require_logins(
 
     Arguments:
         service: of all connections.
-        config: of the broker.
+        config: returns the present configuration of the broker.
         resources: clock and jobs.
         serve: serves the requests that a connection may send.
         users: of SCRAM; None: no listener offers it.
     """
-    log = RateLimitedLog(LOGGER, resources.clock)
+    log, first = RateLimitedLog(LOGGER, resources.clock), config()
     listeners = [
         ListenerLogin(
             each.listener,
-            mechanisms_of(each, users or ScramCredentials()),
-            config.listener_security(each.listener).reauth_ms,
-            config.connection_failed_authentication_delay_ms / 1000,
+            mechanisms_of(each, users or ScramCredentials(), config),
+            first.listener_security(each.listener).reauth_ms,
+            first.connection_failed_authentication_delay_ms / 1000,
             resources.clock,
             resources.offload,
             log,
             serve,
         )
-        for each in listeners_with_sasl(config)
+        for each in listeners_with_sasl(first)
     ]
     service.authenticate_with(Authentication(listeners, serve))
 

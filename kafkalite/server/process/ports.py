@@ -215,7 +215,6 @@ class Ports:
             a handler of failed callbacks.
         listen: creates the listeners: one for all addresses without security, one for each other address.
         dial: connects to other brokers and to the coordination service.
-        peer_dial: connects to other brokers; None = `dial`, with TLS where their listener has it.
         coordination: opens the coordination service of a broker that is alone; `open_embedded` describes the arguments.
         cluster: opens sessions with that of a cluster; `connect_zookeeper` describes the arguments.
         served: creates that of the brokers of one machine; `serve_directory` describes the arguments.
@@ -230,7 +229,6 @@ class Ports:
     syncer: Callable[[Disk, Sequence[str], asyncio.AbstractEventLoop, Executor, Raised], ClosableSyncer] = syncer_for
     listen: ListenerFactory = Listener
     dial: "Dial" = dial
-    peer_dial: "Dial | None" = None
     coordination: Callable[[Disk, str | None, Clock, Offload, Callable[[Tree], object]], EmbeddedCoordination] = (
         open_embedded
     )

@@ -37,7 +37,7 @@ from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from kafkalite.net.client.connection import Dial
+    from kafkalite.net.peer_dial import PeerDial
     from kafkalite.server.process.retention_policies import RetentionPolicies
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -73,8 +73,13 @@ class BrokerResources:
         in_memory: the broker has a temporary log directory: no fsync, and no journal.
         failed: called with one line when the broker cannot serve anything any more.
 
+    Attributes:
+        peer_dial: connects to other brokers; set by a broker of a cluster.
+
     Raises OSError when no thread can be started.
     """
+
+    peer_dial: "PeerDial"
 
     def __init__(self, config: BrokerConfig, ports: Ports, in_memory: bool, failed: Callable[[str], None]) -> None:
         loop, directories = asyncio.get_running_loop(), config.log_dirs
@@ -257,11 +262,6 @@ class BrokerResources:
     def _partition(self, log: Log) -> Partition | None:
         partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
         return None if isinstance(partition, KafkaErrorCode) else partition
-
-    @property
-    def peer_dial(self) -> "Dial":
-        """Connects to other brokers, with TLS where their listener has it."""
-        return self.ports.peer_dial or self.ports.dial
 
     def callback_failed(self, callback: object, error: BaseException) -> None:
         """Log the exception of a callback of a timer or of a job."""

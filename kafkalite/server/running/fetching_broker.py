@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from kafkalite.clock import Clock, Raised
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.model import Endpoint
-from kafkalite.net.client.connection import Dial
+from kafkalite.net.peer_dial import PeerDial
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.slicing import Slicer
 from kafkalite.storage.manager import LogManager
@@ -33,7 +33,7 @@ class FetchingBroker:
         self.clock: Clock = resources.clock
         self.slicer: Slicer = resources.slicer
         self.logs: LogManager = resources.logs
-        self.dial: Dial = resources.peer_dial
+        self.dial: PeerDial = resources.peer_dial
         self.report: Raised = resources.callback_failed
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch

@@ -25,7 +25,7 @@ from kafkalite.model import Endpoint
 from kafkalite.server.hosting.assigned_partitions import AssignedPartitions
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.first_image import FirstImage
-from kafkalite.server.running.broker_listener import endpoint_for_brokers, warn_if_shared
+from kafkalite.server.running.broker_listener import endpoint_for_brokers, peer_dial, warn_if_shared
 from kafkalite.server.running.cluster_participant import WAIT_FACTOR, ClusterParticipant
 from kafkalite.server.running.clustered_broker import ClusteredBroker
 from kafkalite.server.running.controlled_shutdown import ControlledShutdown
@@ -71,6 +71,7 @@ class RegisteredBroker(ClusteredBroker):
         self.controller_requests.raise_epochs = LeaderEpochRaise(
             participant.session, participant.counters.epochs_behind
         )
+        resources.peer_dial = peer_dial(resources, self.listening, lambda: self.config)
         peers = partial(BrokerPeers, self._peer_endpoints, str(self.broker_id), resources.peer_dial, resources.clock)
         self.peers: BrokerPeers | None = peers(lambda: self.config.kafkalite_group_peer_timeout_ms)
         controller = peers(lambda: self.config.controller_socket_timeout_ms)

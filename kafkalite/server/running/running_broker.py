@@ -9,7 +9,6 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -140,8 +139,6 @@ class RunningBroker(ABC):
         self.heartbeats = Heartbeats()
         service = self._with_logins(BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions))
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
-        peer_dial = self.listening.secure_dial(resources.peer_dial)
-        resources.ports = replace(resources.ports, peer_dial=peer_dial)
         self.closing = ExitStack()
         self._stopping = False
         self._coordinators = CoordinatorTable(self._create_coordinator)
@@ -179,7 +176,7 @@ class RunningBroker(ABC):
         if any(endpoint.security_protocol != PLAINTEXT for endpoint in self.config.listeners):
             from kafkalite.server.authentication.setup import require_logins  # not for brokers in plaintext
 
-            require_logins(service, self.config, self._resources, self.dispatcher.request, self.credentials)
+            require_logins(service, lambda: self.config, self._resources, self.dispatcher.request, self.credentials)
         return service
 
     @cached_property

@@ -17,6 +17,7 @@ from kafkalite.cluster.replicas import Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import Endpoint
+from kafkalite.net.peer_dial import PeerDial
 from kafkalite.slicing import Slicer
 from kafkalite.state.follower.replica_fetch import FetchState
 from kafkalite.storage.flush.flusher import Flusher
@@ -67,7 +68,7 @@ class FollowerRig:
         self.loop_budget, self.mark_dirty = self.replicas.loop_budget, self.replicas.mark_dirty
         self.broker_id = OWN
         self.config = BrokerConfig(static={"replica.fetch.backoff.ms": "160", **settings})
-        self.dial = network.dial
+        self.dial = PeerDial(network.dial)
         self.raised: list[tuple[object, BaseException]] = []
         self.live = {2, 3}
         self.leaders = {node: ScriptedLeader(broker, node) for node in (2, 3)}

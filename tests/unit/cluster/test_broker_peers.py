@@ -7,6 +7,7 @@ from typing import Any
 from kafkalite.cluster.broker_peers import OPEN_MAX, BrokerPeers, CallResult
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import Endpoint
+from kafkalite.net.peer_dial import PeerDial
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkalite.testing.memory_network import MemoryNetwork
 from kafkalite.testing.simulated_broker import SimulatedBroker
@@ -29,7 +30,9 @@ class Calls:
         self.results: list[CallResult] = []
         self.endpoints = {BROKER: Endpoint("PLAINTEXT", *ADDRESS)}
         limit_ms = round(LIMIT_S * 1000)
-        self.peers = BrokerPeers(lambda: self.endpoints, "1", network.dial, LoopTime(network.loop), lambda: limit_ms)
+        self.peers = BrokerPeers(
+            lambda: self.endpoints, "1", PeerDial(network.dial), LoopTime(network.loop), lambda: limit_ms
+        )
 
     def call(self, broker_id: int = BROKER) -> None:
         before = len(self.results)

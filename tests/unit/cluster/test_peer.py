@@ -6,6 +6,7 @@ from typing import Any
 
 from kafkalite.cluster.peer import Peer
 from kafkalite.model import Endpoint
+from kafkalite.net.peer_dial import PeerDial
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalite.testing.memory_network import MemoryNetwork
@@ -21,7 +22,7 @@ class Calls:
 
     def __init__(self, network: MemoryNetwork) -> None:
         self.ended: list[Any] = []
-        self.peer = Peer(Endpoint("PLAINTEXT", "broker", 9092), "test", network.dial, TIMEOUT_S)
+        self.peer = Peer(Endpoint("PLAINTEXT", "broker", 9092), "test", PeerDial(network.dial), TIMEOUT_S)
 
     def call(self, request: Any = None) -> None:
         self.peer.call(request or ListGroupsRequest(), self.ended.append, self.ended.append)

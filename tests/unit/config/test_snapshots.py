@@ -204,7 +204,7 @@ class TestListeners:
                     "sasl.enabled.mechanisms": "SCRAM-SHA-256",
                     "zookeeper.connect": "zk:2181",
                 },
-                "brokers do not log in to each other by SASL",
+                r"GSSAPI \(Kerberos\), the default, is not supported between brokers",
             ),
             ({"listener.security.protocol.map": "A:B"}, "is not NAME:PROTOCOL"),
             (
