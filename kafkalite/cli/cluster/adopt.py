@@ -3,8 +3,8 @@
 import asyncio
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.cli.cluster.tree_session import tree_session
 from kafkalite.cli.failure import fail
-from kafkalite.cli.tree_session import tree_session
 from kafkalite.cli.zk_reader import IN_CONFIG, access_of
 from kafkalite.clock import LoopClock
 from kafkalite.coordination.errors import CoordinationError

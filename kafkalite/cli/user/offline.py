@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.cli.cluster.tree_session import tree_session
 from kafkalite.cli.failure import fail
-from kafkalite.cli.tree_session import tree_session
 from kafkalite.cli.zk_reader import IN_CONFIG, access_of
 from kafkalite.clock import LoopClock, Outcome, Then, await_outcome
 from kafkalite.cluster.changes import Refusal, RefusedError

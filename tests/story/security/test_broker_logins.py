@@ -205,13 +205,14 @@ def test_password_of_the_brokers_changes_under_load(tmp_path: Path, mechanism: s
     async def scenario(world: World) -> None:
         await world.create("orders")
         async with Producer(world.cluster.bootstrap_servers, environment=world.environment()) as producer:
-            sending = asyncio.ensure_future(send_until_cancelled(producer))
+            stop = asyncio.Event()
+            sending = asyncio.ensure_future(send_until(stop, producer))
             for step in steps(world):
                 for broker_id in (1, 2, 3):
                     step(broker_id)
                     await pass_time(2 * REAUTH_MS / 1000)
             await used(world.cluster, following)
-            sending.cancel()
+            stop.set()
             sent = await sending
         found = [
             int(value)
@@ -245,16 +246,14 @@ def test_password_of_the_brokers_changes_under_load(tmp_path: Path, mechanism: s
     simulate(tmp_path, settings(mechanism, jaas, **reauth), scenario, users)
 
 
-async def send_until_cancelled(producer: Producer) -> int:
+async def send_until(stop: asyncio.Event, producer: Producer) -> int:
     """Send numbers to all partitions in turn; return how many were acknowledged."""
     sent = 0
-    try:
-        while True:
-            await producer.send("orders", b"%d" % sent, partition=sent % PARTITIONS)
-            sent += 1
-            await pass_time(0.05)
-    except asyncio.CancelledError:
-        return sent
+    while not stop.is_set():
+        await producer.send("orders", b"%d" % sent, partition=sent % PARTITIONS)
+        sent += 1
+        await pass_time(0.05)
+    return sent
 
 
 WRONG = [

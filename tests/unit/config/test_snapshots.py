@@ -202,6 +202,7 @@ class TestListeners:
                     "listeners": "SASL_PLAINTEXT://a:1",
                     "inter.broker.listener.name": "SASL_PLAINTEXT",
                     "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                    "sasl.mechanism.inter.broker.protocol": "GSSAPI",
                     "zookeeper.connect": "zk:2181",
                 },
                 r"GSSAPI \(Kerberos\), the default, is not supported between brokers",
