@@ -17,6 +17,7 @@ from kafkalite.server.requests.authorized_operations import cluster_operations, 
 from kafkalite.server.requests.call import OBJECTS_MAX, TopicCall
 from kafkalite.server.requests.partition_description import describe_all
 from kafkalite.server.requests.topic_log import log_created
+from kafkalite.slicing import Steps
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.topic_names import complaint, is_internal
 
@@ -54,7 +55,7 @@ def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, 
     ids_refused = call.version < TOPIC_ID_SINCE
     missing = []
     if call.authorization is not None:
-        refuse_topics(call, request, may_create)
+        yield from refuse_topics(call, request, may_create)
     for wanted in request.topics or () if may_create or ids_refused else ():
         if ids_refused and by_id_only(wanted):
             return None
@@ -65,7 +66,7 @@ def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, 
     return missing
 
 
-def refuse_topics(call: TopicCall, request: MetadataRequest, may_create: bool) -> None:
+def refuse_topics(call: TopicCall, request: MetadataRequest, may_create: bool) -> Steps:
     """Remove the topics from a request that its sender may not describe, or create where they are missing; the response
     says so. By id it has the id and no name, by name no id (KafkaApis.handleTopicMetadataRequest).
     """
@@ -74,7 +75,9 @@ def refuse_topics(call: TopicCall, request: MetadataRequest, may_create: bool) -
     if request.topics is not None and not (
         call.version < TOPIC_ID_SINCE and any(by_id_only(each) for each in request.topics)
     ):
-        split_topics(call, request, partial(image_of, call.context.image), partial(is_missing, call), may_create)
+        yield from split_topics(
+            call, request, partial(image_of, call.context.image), partial(is_missing, call), may_create
+        )
 
 
 def shown_topics(call: TopicCall, image: ClusterImage) -> list[TopicImage]:

@@ -32,12 +32,18 @@ class Call(Generic[Context]):
         version: of the request and the response.
         header: of the request.
         large: the request, where it has so many elements that it is freed in slices; else None.
+        authorization: what its principal may do; None: there is no authorizer, so it may do everything.
+        refused: entries that were refused before the handler runs, and the array of the response that gets them.
 
     A handler returns the response, or None after it has kept the call to `answer` it later. A kept call is continued in
     a callback made by `guard`, or `fail` is called with any exception: no caller would end the request.
     """
 
     __slots__ = ("context", "failed", "header", "large", "reply", "response_type", "version")
+
+    # Attributes of each `AuthorizedCall`.
+    authorization: "KeptAuthorization | None" = None
+    refused: tuple[str, list[Any]] | None = None
 
     def __init__(
         self, context: Context, reply: Reply, response_type: type[Any], version: int, header: RequestHeader
@@ -59,11 +65,6 @@ class Call(Generic[Context]):
     def client_id(self) -> str:
         """The client id, "" where the client sends none."""
         return self.header.client_id or ""
-
-    @property
-    def authorization(self) -> "KeptAuthorization | None":
-        """What its principal may do; None: there is no authorizer, so it may do everything. See `AuthorizedCall`."""
-        return None
 
     @property
     def client_host(self) -> str:
@@ -92,6 +93,8 @@ class Call(Generic[Context]):
         A response that cannot be encoded closes the connection, and the encoder's exception is raised. A response after
         `fail` is dropped: other parts of the request may end later.
         """
+        if self.refused is not None:
+            self.add_refused(response)
         try:
             header = response_header(self.response_type, self.version, self.header.correlation_id)
             self.reply.send(encode_parts(response, self.version, header))
@@ -100,6 +103,10 @@ class Call(Generic[Context]):
                 return
             self.reply.close("internal error: the answer cannot be encoded")
             raise
+
+    def add_refused(self, response: Any) -> None:
+        """Add the refused entries to the response; see `AuthorizedCall`."""
+        raise NotImplementedError
 
     def add_refused_topics(self, _group: str, topics: list[Any]) -> list[Any]:
         """Return the topics of a group of an OffsetFetch with those that were refused: none without an authorizer."""

@@ -108,34 +108,20 @@ class FetchContext:
 
 class AuthorizedFetchContext(FetchContext):
     """A fetch of a broker with an authorizer. Only partitions that the client may read are cached in a session.
-
-    Arguments:
-        call: of the fetch.
-        authorization: of the client.
-        by_id: the request names topics by id.
-        partitions: in the order of reading.
-        session: the resumed session; None for a full fetch.
-        session_id: of the response (0 = no session).
+    `fetch_context` makes it.
     """
 
     __slots__ = ("_allowed", "_authorization", "_call")
 
-    def __init__(
-        self,
-        call: PartitionCall,
-        authorization: "KeptAuthorization",
-        by_id: bool,
-        partitions: list[SessionPartition],
-        session: FetchSession | None,
-        session_id: int,
-    ) -> None:
-        super().__init__(call.context.replicas, by_id, partitions, session, session_id)
+    def authorize(self, call: PartitionCall, authorization: "KeptAuthorization") -> None:
+        """Set what the client may do. Partitions of a session are resolved again after a change of the ACLs."""
         self._call = call
         self._authorization = authorization
-        self._allowed = authorization.kept(AclOperation.READ, AclResourceType.TOPIC)
+        self._allowed: set[str] | None = None  # topics that the client may read; looked up for the first partition
+        session = self._session
         if session is not None and session.acl_version != authorization.version:
             session.acl_version = authorization.version
-            for part in partitions:
+            for part in self.partitions:
                 part.handle = None
 
     def resolve(self, part: SessionPartition) -> Partition | KafkaErrorCode:
@@ -144,7 +130,7 @@ class AuthorizedFetchContext(FetchContext):
             return partition
         found = self._replicas.partition(part.topic, part.topic_id, part.partition, by_id=self._by_id)
         if isinstance(found, Partition):
-            if found.topic in self._allowed or self._may_read(found.topic):
+            if self._may_read(found.topic):
                 part.handle = found
                 return found
         else:
@@ -156,7 +142,10 @@ class AuthorizedFetchContext(FetchContext):
         return KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def _may_read(self, topic: str) -> bool:
-        return self._authorization.allows(AclOperation.READ, AclResourceType.TOPIC, topic)
+        allowed = self._allowed
+        if allowed is None:
+            allowed = self._allowed = self._authorization.kept(AclOperation.READ, AclResourceType.TOPIC)
+        return topic in allowed or self._authorization.allows(AclOperation.READ, AclResourceType.TOPIC, topic)
 
     def _name_of(self, part: SessionPartition) -> str | None:
         """Return the name of the topic of a partition; None for an unknown id."""
@@ -181,7 +170,9 @@ def fetch_context(
     authorization = call.authorization
     if authorization is None:
         return FetchContext(call.context.replicas, by_id, partitions, session, session_id)
-    return AuthorizedFetchContext(call, authorization, by_id, partitions, session, session_id)
+    context = AuthorizedFetchContext(call.context.replicas, by_id, partitions, session, session_id)
+    context.authorize(call, authorization)
+    return context
 
 
 def resume_session(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaErrorCode | None:

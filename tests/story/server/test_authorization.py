@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest
 from kafkalite.protocol.messages.join_group import JoinGroupRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest
 from kafkalite.state.authorizer.acls import (
     Acl,
@@ -223,3 +228,51 @@ async def test_a_pattern_of_topics_needs_the_right_to_describe_all_of_them(reque
             wire = broker.connect(ALICE)
             wire.send(request_)
             assert (await wire.answer()).error_code == code
+
+
+NAMES = [f"name-{at}" for at in range(10_000)]
+LARGE = {
+    "FindCoordinator": (FindCoordinatorRequest(key_type=0, coordinator_keys=NAMES), 6, "coordinators"),
+    "OffsetFetch": (
+        OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=each) for each in NAMES]),
+        8,
+        "groups",
+    ),
+    "DeleteTopics": (
+        DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=each) for each in NAMES]),
+        6,
+        "responses",
+    ),
+    "DescribeConfigs": (
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=each) for each in NAMES
+            ]
+        ),
+        4,
+        "results",
+    ),
+    "Metadata": (
+        MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=each) for each in NAMES]),
+        12,
+        "topics",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+async def test_checks_of_many_names_do_not_delay_other_requests(name: str) -> None:
+    """10,000 refused names take many loop iterations; another client is answered meanwhile."""
+    request, version, array = LARGE[name]
+    async with authorized() as broker:
+        alice, bob = broker.connect(ALICE), broker.connect(BOB)
+        alice.send((request, version))
+        answered = 0
+        while not (found := alice.answers()):
+            bob.send((ApiVersionsRequest(), 3))
+            await bob.answer()
+            answered += 1
+            await asyncio.sleep(0)
+    entries = getattr(found[0], array)
+    assert len(entries) == len(NAMES) and all(each.error_code for each in entries)
+    assert answered > 5

@@ -4,18 +4,20 @@ A request that is refused as a whole is answered here. One of which entries are 
 call adds them to the response (`AuthorizedCall`). If no entry is left, the handler is not called.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
 from kafkalite.clock import Outcome
 from kafkalite.server.requests.authorization import guards
-from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall
-from kafkalite.server.requests.authorization.refusals import refuse_all, refused_entries
+from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall, authorized_call
+from kafkalite.server.requests.authorization.refusals import refuse_all, refused_entry, struct_of
 from kafkalite.server.requests.authorization.table import CLUSTER, TABLE, Check, Effect, Row
 from kafkalite.slicing import Steps, finish, group_steps
 
+PRODUCE = 0  # its frame is request memory until it is answered
 AnyCall = AuthorizedCall[Any]
-new_call = AuthorizedCall
+new_call = authorized_call
 Serve = Callable[[Any], object]
 
 
@@ -25,35 +27,35 @@ def check(call: AnyCall, request: Any) -> Any:
     A key without a row raises KeyError: it is not served.
     """
     own = guards.OWN.get(call.header.api_key)
-    if own is not None:
-        return own(call, request)
-    return finish(check_in_steps(call, request, TABLE[call.header.api_key]))
+    remaining = check_in_steps(call, request, TABLE[call.header.api_key]) if own is None else own(call, request)
+    return finish(remaining) if isinstance(remaining, GeneratorType) else remaining
 
 
 def check_large(call: AnyCall, request: Any, serve: Serve) -> None:
-    """Check a request with thousands of entries over several loop iterations, unless its key has checks of its own.
+    """Check a request with thousands of entries over several loop iterations.
 
     Arguments:
         call: of the request; it is answered if the request is refused.
         request: the request.
         serve: called with the request without its refused entries, unless nothing is left.
     """
-    if call.header.api_key in guards.OWN:
-        remaining = check(call, request)
-        if remaining is not None:
-            serve(remaining)
+    key = call.header.api_key
+    own = guards.OWN.get(key)
+    steps = check_in_steps(call, request, TABLE[key]) if own is None else own(call, request)
+    if not isinstance(steps, GeneratorType):
+        if steps is not None:
+            serve(steps)
         return
 
     def checked(outcome: Outcome) -> None:
         call.reply.on_gone = None
         call.reply.in_progress = False
-        call.reply.resume(pinned=False)
+        call.reply.resume(pinned=key == PRODUCE)
         remaining = outcome.result()
         if remaining is not None:
             serve(remaining)
             call.context.replicas.write_pending()  # no loop iteration writes what it appends
 
-    steps = check_in_steps(call, request, TABLE[call.header.api_key])
     call.reply.pause()
     job = call.context.slicer.run(group_steps(steps), call.guard(checked))
     if not job.ended:
@@ -98,26 +100,19 @@ def array_of(check: Check) -> tuple[str, str]:
 def filter_entries(call: AnyCall, request: Any, check: Check, row: Row) -> Steps:
     """Remove the entries without the right from the request; the call adds them to its response."""
     array, name = array_of(check)
+    assert row.entries is not None
+    target = row.entries[1]
+    struct = struct_of(call.response_type, target)
     kept: list[Any] = []
     refused: list[Any] = []
     for entry in getattr(request, array):
         named = getattr(entry, name) if name else entry
-        (kept if call.authorization.allows(*check.right, named) else refused).append(entry)
+        if call.authorization.allows(*check.right, named):
+            kept.append(entry)
+        else:
+            refused.append(refused_entry(struct, entry, check.error))
         yield
     if refused:
         setattr(request, array, kept)
-        assert row.entries is not None
-        add_refused(call, row.entries[1], refused, check.error)
-
-
-def add_refused(call: AnyCall, target: str, refused: Iterable[Any], error: int) -> None:
-    """Have the call add entries of the request to its response, refused.
-
-    Arguments:
-        call: of the request.
-        target: name of the array of the response.
-        refused: the entries of the request.
-        error: the code.
-    """
-    before = [] if call.refused is None else call.refused[1]
-    call.refused = target, [*before, *refused_entries(call.response_type, target, refused, error)]
+        before = [] if call.refused is None else call.refused[1]
+        call.refused = target, [*before, *refused]

@@ -1,5 +1,6 @@
 """The checks of API keys that need more than their row says. Each function returns the request without its refused
-entries, or None when it has answered the call.
+entries, or None when it has answered the call; or, where a request can have thousands of entries, the steps that return
+it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from kafkalite.server.requests.authorization.table import (
     TRANSACTIONAL_ID,
     WRITE,
 )
+from kafkalite.slicing import Steps
 from kafkalite.state.authorizer.acls import CLUSTER_NAME, WILDCARD, AclOperation, AclResourceType
 
 AnyCall = AuthorizedCall[Any]
@@ -55,38 +57,47 @@ def refuse_cluster(call: AnyCall, request: Any, operation: AclOperation) -> bool
 
 
 def refuse_named(
-    call: AnyCall, request: Any, operation: AclOperation, resource_type: AclResourceType, *names: str
+    call: AnyCall, request: Any, operation: AclOperation, resource_type: AclResourceType, name: str
 ) -> bool:
-    """Answer a request if a right on one of its resources is missing; returns whether it was answered.
+    """Answer a request if a right on its resource is missing; returns whether it was answered.
 
     Arguments:
         call, request: the request.
         operation, resource_type: the right.
-        names: of the resources.
+        name: of the resource.
     """
-    if len(call.authorization.allowed_names(operation, resource_type, names)) == len(set(names)):
+    if call.authorization.allows(operation, resource_type, name):
         return False
     refuse(call, request, resource_type)
     return True
 
 
 def split(
-    call: AnyCall, request: Any, array: str, operation: AclOperation, name_of: Callable[[Any], str | None]
-) -> list[Any]:
-    """Remove the topics without a right from an array of a request; returns them.
+    call: AnyCall,
+    request: Any,
+    array: str,
+    operation: AclOperation,
+    name_of: Callable[[Any], str | None],
+    struct: type[Any],
+) -> Steps:
+    """Remove the topics without a right from an array of a request; returns their entries in a response.
 
     Arguments:
         call, request: the request.
         array: of its topics.
         operation: on each topic.
         name_of: returns the name of a topic of the array; None = it does not exist, which its handler reports.
+        struct: of the topics in the response.
     """
     kept: list[Any] = []
     refused: list[Any] = []
     for topic in getattr(request, array):
         name = name_of(topic)
-        allowed = name is None or call.authorization.allows(operation, TOPIC, name)
-        (kept if allowed else refused).append(topic)
+        if name is None or call.authorization.allows(operation, TOPIC, name):
+            kept.append(topic)
+        else:
+            refused.append(refused_entry(struct, topic, ERRORS[TOPIC]))
+        yield
     if refused:
         setattr(request, array, kept)
     return refused
@@ -113,7 +124,7 @@ def serve_rest(call: AnyCall, request: Any, array: str, target: str, refused: Se
 
 def serve_rest_of_topics(
     call: AnyCall, request: Any, arrays: tuple[str, str], operation: AclOperation, name_of: Callable[[Any], str | None]
-) -> Any:
+) -> Steps:
     """As `serve_rest`, without the topics that lack a right.
 
     Arguments:
@@ -123,13 +134,13 @@ def serve_rest_of_topics(
         name_of: as of `split`.
     """
     array, target = arrays
-    refused = split(call, request, array, operation, name_of)
-    return serve_rest(call, request, array, target, refused_topics(struct_of(call.response_type, target), refused))
+    refused = yield from split(call, request, array, operation, name_of, struct_of(call.response_type, target))
+    return serve_rest(call, request, array, target, refused)
 
 
 def serve_rest_of_names(
     call: AnyCall, request: Any, arrays: tuple[str, str], operation: AclOperation, resource_type: AclResourceType
-) -> Any:
+) -> Steps:
     """As `serve_rest`, without the names that lack a right.
 
     Arguments:
@@ -138,17 +149,17 @@ def serve_rest_of_names(
         operation, resource_type: the right.
     """
     array, target = arrays
-    names = getattr(request, array)
-    allowed = call.authorization.allowed_names(operation, resource_type, names)
-    setattr(request, array, [each for each in names if each in allowed])
     struct, error = struct_of(call.response_type, target), ERRORS[resource_type]
-    refused = [refused_entry(struct, each, error) for each in names if each not in allowed]
+    allowed: list[str] = []
+    refused: list[Any] = []
+    for name in getattr(request, array):
+        if call.authorization.allows(operation, resource_type, name):
+            allowed.append(name)
+        else:
+            refused.append(refused_entry(struct, name, error))
+        yield
+    setattr(request, array, allowed)
     return serve_rest(call, request, array, target, refused)
-
-
-def refused_topics(struct: type[Any], topics: Sequence[Any]) -> list[Any]:
-    """Return the entries of a response for refused topics."""
-    return [refused_entry(struct, each, ERRORS[TOPIC]) for each in topics]
 
 
 def name_of_id(call: AnyCall, topic_id: bytes) -> str | None:
@@ -181,7 +192,13 @@ def produce(call: AnyCall, request: Any) -> Any:
             return request
     if request.acks:
         return serve_rest_of_topics(call, request, ("topic_data", "responses"), WRITE, namer(call, by_id=by_id))
-    if split(call, request, "topic_data", WRITE, namer(call, by_id=by_id)):
+    return produce_without_answer(call, request, namer(call, by_id=by_id))
+
+
+def produce_without_answer(call: AnyCall, request: Any, name_of: Callable[[Any], str | None]) -> Steps:
+    """Close the connection of a produce with acks=0 of which a topic is refused."""
+    struct = struct_of(call.response_type, "responses")
+    if (yield from split(call, request, "topic_data", WRITE, name_of, struct)):
         call.close("produce with acks=0 failed: TOPIC_AUTHORIZATION_FAILED")
         return None
     return request
@@ -229,14 +246,13 @@ def in_handler(_call: AnyCall, request: Any) -> Any:
 # Groups.
 
 
-def offset_commit(call: AnyCall, request: Any) -> Any:
+def offset_commit(call: AnyCall, request: Any) -> Steps:
     """Key 8. A packed request of which a topic is refused is decoded whole."""
     by_id = call.version >= COMMIT_TOPIC_ID_SINCE
     packed = hasattr(request, "offsets")
     allowed = call.authorization.allows(READ, GROUP, request.group_id)
     if packed:
-        names = [name_of_id(call, each) for each in request.topics] if by_id else request.topics
-        if allowed and all(each is None or call.authorization.allows(READ, TOPIC, each) for each in names):
+        if allowed and (yield from may_read_all(call, request.topics, by_id=by_id)):
             return request
         from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest  # only where something is refused
 
@@ -244,7 +260,17 @@ def offset_commit(call: AnyCall, request: Any) -> Any:
     if not allowed:
         refuse(call, request, GROUP)
         return None
-    return serve_rest_of_topics(call, request, ("topics", "topics"), READ, namer(call, by_id=by_id))
+    return (yield from serve_rest_of_topics(call, request, ("topics", "topics"), READ, namer(call, by_id=by_id)))
+
+
+def may_read_all(call: AnyCall, topics: Sequence[Any], *, by_id: bool) -> Steps:
+    """Return whether all topics of a packed commit may be read; an unknown id is left to the handler."""
+    for each in topics:
+        name = name_of_id(call, each) if by_id else each
+        if name is not None and not call.authorization.allows(READ, TOPIC, name):
+            return False
+        yield
+    return True
 
 
 def offset_fetch(call: AnyCall, request: Any) -> Any:
@@ -256,13 +282,18 @@ def offset_fetch(call: AnyCall, request: Any) -> Any:
         return None
     if request.topics is None:
         return request
-    refused = split(call, request, "topics", DESCRIBE, namer(call, by_id=False))
+    return offset_fetch_of_topics(call, request)
+
+
+def offset_fetch_of_topics(call: AnyCall, request: Any) -> Steps:
+    struct = struct_of(call.response_type, "topics")
+    refused = yield from split(call, request, "topics", DESCRIBE, namer(call, by_id=False), struct)
     if refused:
-        call.refused = "topics", refused_topics(struct_of(call.response_type, "topics"), refused)
+        call.refused = "topics", refused
     return request
 
 
-def offset_fetch_of_groups(call: AnyCall, request: Any) -> Any:
+def offset_fetch_of_groups(call: AnyCall, request: Any) -> Steps:
     struct = struct_of(call.response_type, "groups")
     kept, failed = [], []
     for group in request.groups:
@@ -270,11 +301,15 @@ def offset_fetch_of_groups(call: AnyCall, request: Any) -> Any:
             kept.append(group)
         else:
             failed.append(struct(group_id=group.group_id, topics=[], error_code=ERRORS[GROUP]))
+        yield
     name_of = namer(call, by_id=call.version >= OFFSET_TOPIC_ID_SINCE)
+    call.refused_topics = of_groups = {}
     for group in kept:
-        refused = [] if group.topics is None else split(call, group, "topics", DESCRIBE, name_of)
+        if group.topics is None:
+            continue
+        refused = yield from split(call, group, "topics", DESCRIBE, name_of, struct_of(struct, "topics"))
         if refused:
-            call.refused_topics[group.group_id] = refused_topics(struct_of(struct, "topics"), refused)
+            of_groups[group.group_id] = refused
     request.groups = kept
     return serve_rest(call, request, "groups", "groups", failed)
 
@@ -289,15 +324,19 @@ def find_coordinator(call: AnyCall, request: Any) -> Any:
     return serve_rest_of_names(call, request, ("coordinator_keys", "coordinators"), DESCRIBE, resource_type)
 
 
-def registering(call: AnyCall, request: Any, topics: Sequence[str], pattern: str | None) -> Any:
+def registering(call: AnyCall, request: Any, topics: Sequence[str], pattern: str | None) -> Steps:
     """Refuse a request for a group that reads topics which its sender may not describe. A pattern needs the right to
     describe all topics: its matches are found for the group, not for a member.
     """
-    names = [*topics, WILDCARD] if pattern else topics
-    refused = refuse_named(call, request, READ, GROUP, request.group_id) or refuse_named(
-        call, request, DESCRIBE, TOPIC, *names
-    )
-    return None if refused else request
+    if refuse_named(call, request, READ, GROUP, request.group_id):
+        return None
+    allowed = True
+    for name in [*topics, WILDCARD] if pattern else topics:
+        allowed = call.authorization.allows(DESCRIBE, TOPIC, name) and allowed  # each one in the audit log
+        yield
+    if not allowed:
+        refuse(call, request, TOPIC)
+    return request if allowed else None
 
 
 def consumer_group_heartbeat(call: AnyCall, request: Any) -> Any:
@@ -308,7 +347,7 @@ def consumer_group_heartbeat(call: AnyCall, request: Any) -> Any:
 # Topics.
 
 
-def delete_topics(call: AnyCall, request: Any) -> Any:
+def delete_topics(call: AnyCall, request: Any) -> Steps:
     """Key 20. By id, a topic that may not be described has no name in the response."""
     if call.authorization.allows_cluster(DELETE, log_denied=False):
         return request
@@ -317,6 +356,7 @@ def delete_topics(call: AnyCall, request: Any) -> Any:
     kept: list[Any] = []
     refused: list[Any] = []
     for topic in getattr(request, array):
+        yield
         name = topic if isinstance(topic, str) else topic.name
         if may_delete(call, name) if name is not None else may_delete_id(call, topic.topic_id):
             kept.append(topic)
@@ -343,12 +383,12 @@ def may_delete_id(call: AnyCall, topic_id: bytes) -> bool:
     return name is None or call.authorization.allows(DELETE, TOPIC, name)
 
 
-def describe_topic_partitions(call: AnyCall, request: Any) -> Any:
+def describe_topic_partitions(call: AnyCall, request: Any) -> Steps:
     """Key 75. A list of all topics is filtered by the handler, which a request for no topics means, too."""
-    refused = split(call, request, "topics", DESCRIBE, namer(call, by_id=False))
+    struct = struct_of(call.response_type, "topics")
+    refused = yield from split(call, request, "topics", DESCRIBE, namer(call, by_id=False), struct)
     if refused:
-        struct = struct_of(call.response_type, "topics")
-        call.refused = "topics", [refused_entry(struct, each, ERRORS[TOPIC]) for each in refused]
+        call.refused = "topics", refused
         if not request.topics:
             call.answer(call.response_type(next_cursor=None))
             return None
@@ -359,7 +399,7 @@ CONFIG_RIGHTS = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}  # all ot
 CONFIG_OF_CLUSTER = (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS)
 
 
-def configs(call: AnyCall, request: Any) -> Any:
+def configs(call: AnyCall, request: Any) -> Steps:
     """Keys 32, 33 and 44. Resources of unknown types are rejected by the handler."""
     row = TABLE[call.header.api_key]
     assert row.entries is not None
@@ -375,6 +415,7 @@ def configs(call: AnyCall, request: Any) -> Any:
             kept.append(resource)
         else:
             refused.append(refused_entry(struct, resource, ERRORS[resource_type]))
+        yield
     setattr(request, source, kept)
     return serve_rest(call, request, source, target, refused)
 
@@ -405,13 +446,16 @@ def add_partitions_to_txn(call: AnyCall, request: Any) -> Any:
 # The cluster.
 
 
-def alter_replica_log_dirs(call: AnyCall, request: Any) -> Any:
+def alter_replica_log_dirs(call: AnyCall, request: Any) -> Steps:
     """Key 34: an error for each partition."""
     if call.authorization.allows_cluster(ALTER):
         return request
     struct = struct_of(call.response_type, "results")
-    topics = [topic for each in request.dirs for topic in each.topics]
-    call.answer(call.response_type(results=[refused_entry(struct, each, ERRORS[CLUSTER]) for each in topics]))
+    results: list[Any] = []
+    for topic in (topic for each in request.dirs for topic in each.topics):
+        results.append(refused_entry(struct, topic, ERRORS[CLUSTER]))
+        yield
+    call.answer(call.response_type(results=results))
     return None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall
 from kafkalite.server.requests.authorization.table import CREATE, DESCRIBE, ERRORS, TOPIC
+from kafkalite.slicing import Steps
 from kafkalite.state.topic_names import is_internal
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -18,7 +19,7 @@ def split_topics(
     find: Callable[[str | None, bytes], Any],
     is_missing: Callable[[str], bool],
     may_create: bool,
-) -> None:
+) -> Steps:
     """Remove refused topics from a request; the call adds them to its response.
 
     Arguments:
@@ -32,6 +33,7 @@ def split_topics(
     kept: list[Any] = []
     refused: dict[tuple[str | None, bytes], Topic] = {}
     for wanted in request.topics or ():
+        yield
         by_id = wanted.topic_id != ZERO_ID or wanted.name is None
         topic = find(wanted.name, wanted.topic_id) if by_id else None
         name = wanted.name if not by_id else None if topic is None else topic.name
