@@ -10,8 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from kafkalite_sdk.blocking import Admin, Producer
 from kafkalite_sdk.zk import ConsumerConnector
+from kafkalite_sdk.zk.offsets.offsets_topic import OFFSETS_TOPIC
 
+from kafkalite.cli.group.zookeeper import connection
 from kafkalite.cli.main import main
+from kafkalite.coordination import znodes
 from kafkalite.coordination.znodes.consumers import Registration, StreamId, offset_path
 from kafkalite.model import TopicPartition
 from kafkalite.testing.broker_cluster import BrokerCluster
@@ -20,6 +23,7 @@ from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 from tests.kit.zookeeper_groups import GroupNodes
 
 TOPIC, RECORDS = "orders", 10
+ABSENT = 77  # id of a broker that does not exist
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +251,44 @@ async def test_dual_commit_moves_partitions_without_new_records(
         await connector.wait_until_assigned()  # owners are created before the offsets are read
         await connector.commit_offsets()
     assert await asyncio.to_thread(groups.committed, group) == {0: RECORDS, 1: RECORDS}
+
+
+def test_commands_that_read_look_for_no_coordinator_without_the_offsets_topic(tmp_path: Path) -> None:
+    """A single broker cannot create it with the default replication factor: a lookup would not end."""
+    shared = str(tmp_path / "shared")
+    with BrokerThread(str(tmp_path / "data"), {"kafkalite.coordination.directory": shared}) as broker:
+        broker.create_topic(TOPIC, 1)
+        for args in (
+            ("reset", "served", "--to", "earliest", "--topic", TOPIC),
+            ("list",),
+            ("describe", "served"),
+            ("migrate", "served", "--to", "broker", "--dry-run"),
+        ):
+            done = CliRunner().invoke(main, ["group", *args, "--zookeeper", shared])
+            assert done.exit_code == 0, f"{args} ended with {done.exit_code}:\n{done.output}"
+            assert "served" in done.stdout or args[0] == "list"
+            assert "COORDINATOR_NOT_AVAILABLE" not in done.stderr
+        with Admin(broker.address) as admin:
+            assert [each.name for each in admin.topics.list()] == [TOPIC], "they have created no topic"
+
+
+def test_offsets_of_zookeeper_are_shown_when_no_coordinator_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "COORDINATOR_S", 0.5)
+    with ZooKeeperThread() as zookeeper:
+        nodes = GroupNodes(zookeeper.call)
+        settings = {"zookeeper.connect": zookeeper.address}
+        with BrokerThread(str(tmp_path / "data"), settings) as broker:
+            broker.create_topic(TOPIC, 1)
+            node = znodes.TopicNode(bytes(15) + b"7", {0: (ABSENT,)})
+            nodes.write(znodes.topic_path(OFFSETS_TOPIC), znodes.encode_topic(node))
+            nodes.commit("waiting", TOPIC, {0: 0})
+            for args in (("list",), ("describe", "waiting")):
+                done = CliRunner().invoke(main, ["group", *args, "--zookeeper", zookeeper.address])
+                assert done.exit_code == 2 and "waiting" in done.stdout and "zookeeper" in done.stdout
+                assert "the broker's offsets of waiting are unknown" in done.stderr
+                assert "COORDINATOR_NOT_AVAILABLE" in done.stderr
 
 
 def test_the_directory_of_a_served_tree(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kafkalite_sdk.zk.group_changes import (
     set_offsets,
 )
 from kafkalite_sdk.zk.groups import ZooKeeperGroup, ZooKeeperGroups
+from kafkalite_sdk.zk.offsets.offsets_topic import has_offsets_topic
 
 from kafkalite.cli.client_options import Cluster, join_names, print_rows, shorten_errors
 from kafkalite.cli.failure import fail
@@ -52,9 +53,10 @@ async def reset_group(
         before = committed_of(found)
         async with connect_brokers(groups, cluster) as admin:
             moves = await plan_moves_from(before, admin, group, to, topics)
+            committed = await read_committed(admin, group) if await has_offsets_topic(groups, admin) else {}
             larger = [
                 str(each)
-                for each, kept in (await read_committed(admin, group)).items()
+                for each, kept in committed.items()
                 if any(move.topic_partition == each and kept.offset > move.after.offset for move in moves)
             ]
         if not dry_run:

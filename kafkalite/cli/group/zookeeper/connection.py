@@ -10,6 +10,7 @@ from kafkalite_sdk.admin import Committed
 from kafkalite_sdk.zk.bootstrap import addresses_of
 from kafkalite_sdk.zk.group_changes import GroupChangedError, RegisteredConsumersError
 from kafkalite_sdk.zk.groups import ZooKeeperGroup, ZooKeeperGroups
+from kafkalite_sdk.zk.offsets.offsets_topic import has_offsets_topic
 from kafkalite_sdk.zk.session import opened_session
 
 from kafkalite.cli.client_options import DEFAULT_BOOTSTRAP, Cluster, is_default, parse_address
@@ -27,6 +28,7 @@ from kafkalite.model import TopicPartition
 
 TIMEOUT_S = 10.0  # how long the servers are tried, and each step takes at most
 ANSWER_S = 15.0  # for the answers of brokers
+COORDINATOR_S = 5.0  # for those of a coordinator: what ZooKeeper has is shown without them
 LATEST = -1
 PLAINTEXT = "PLAINTEXT"
 UNKNOWN = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the topic is deleted, which is no failure of the command
@@ -112,13 +114,14 @@ async def read_brokers(groups: ZooKeeperGroups, cluster: Cluster, found: list[Zo
         return BrokerOffsets({}, {}, {})
     try:
         async with connect_brokers(groups, cluster) as admin:
-            return await _read(admin, found)
+            return await _read(groups, admin, found)
     except KafkaError as error:
         return BrokerOffsets({}, {}, {"all partitions": error})
 
 
-async def _read(admin: Admin, found: list[ZooKeeperGroup]) -> BrokerOffsets:
-    committed = await admin.group_offsets.list(*(each.group for each in found), timeout=ANSWER_S)
+async def _read(groups: ZooKeeperGroups, admin: Admin, found: list[ZooKeeperGroup]) -> BrokerOffsets:
+    names = [each.group for each in found] if await has_offsets_topic(groups, admin, ANSWER_S) else []
+    committed = await admin.group_offsets.list(*names, timeout=COORDINATOR_S)
     wanted = {partition for each in found for partition in (*each.offsets, *each.owners)}
     wanted |= {partition for offsets in committed.results.values() for partition in offsets}
     ends = await admin.partitions.offsets(dict.fromkeys(sorted(wanted), LATEST), timeout=ANSWER_S)

@@ -22,6 +22,7 @@ from kafkalite.model import TopicPartition
 from kafkalite_sdk.admin import Admin, Committed
 from kafkalite_sdk.zk.group_changes import GroupOffsets, RegisteredConsumersError, set_offsets
 from kafkalite_sdk.zk.groups import ZooKeeperGroup, ZooKeeperGroups
+from kafkalite_sdk.zk.offsets.offsets_topic import has_offsets_topic
 
 NAMED_MAX = 5  # partitions of one reason
 
@@ -224,6 +225,8 @@ class Migration:
             found = await self._groups.read(self._group)
         except NoNodeError:
             found = ZooKeeperGroup(self._group, {}, {}, {}, {}, (), {})
+        if not await has_offsets_topic(self._groups, self._admin):
+            return MigrationPlan(found, self._to, {}, ())
         outcomes = await self._admin.group_offsets.list(self._group)
         return MigrationPlan(found, self._to, outcomes[self._group], await self._members())
 
