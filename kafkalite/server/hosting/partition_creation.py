@@ -365,7 +365,7 @@ class PartitionCreator:
         try:
             log = self._logs.open_created(*key, partition.config)
         except OSError as error:
-            LOGGER.error("%s-%d: cannot open the log: %s", *key, error)
+            self._log(logging.ERROR, f"cannot open {path}", "%s-%d: cannot open the log: %s", *key, error)
             self._logs.report_disk_error(path, error)
             self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return

@@ -238,6 +238,28 @@ def test_failed_creation_fails_only_its_partition(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 0)]
 
 
+def test_a_log_that_cannot_be_opened_is_logged_once_a_minute(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Producers repeat their requests ten times a second."""
+    (partition,) = rig.host("t", 1)
+    rig.pause()  # its files are created
+
+    def appended_lines() -> list[str]:
+        caplog.clear()
+        rig.disk.fail("open", errno.EMFILE, path=str(rig.data / "t-0"))
+        rig.append(partition)
+        assert rig.run_until_idle() == [(STORAGE, -1)]
+        return [line for line in caplog.messages if "cannot open the log" in line]
+
+    found = [appended_lines() for _ in range(20)]
+    assert [len(lines) for lines in found] == [1] + [0] * 19
+    assert found[0][0].startswith("t-0: cannot open the log: ")
+    rig.clock.advance(60_000)
+    (line,) = appended_lines()
+    assert line.endswith("(19 more like this since the last line)")
+    rig.append(partition)
+    assert rig.run_until_idle() == [(0, 0)]
+
+
 def test_failed_fsync_rejects_the_batch_and_takes_the_directory_offline(rig: Rig) -> None:
     (partition,) = rig.host("t", 1)
     rig.disk.fail("sync_dir", errno.EIO)
