@@ -20,6 +20,7 @@ MODULES = {
     "PLAIN": f"{PACKAGE}.plain.PlainLoginModule",
     "SCRAM-SHA-256": SCRAM_MODULE,
     "SCRAM-SHA-512": SCRAM_MODULE,
+    "OAUTHBEARER": f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
 FLAGS = ("required", "requisite", "sufficient", "optional")
 TEXT_CHARACTERS_MAX = 1 << 20

@@ -1,19 +1,35 @@
-"""Reads the SASL settings of a listener: its mechanisms with their login modules, the users of PLAIN, and the
+"""Reads the SASL settings of a listener: its mechanisms with their login modules, callbacks, the users of PLAIN, and the
 credentials with which this broker logs in to the others.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
-from kafkalite.config.jaas import MODULES, LoginModule, parse_jaas
+from kafkalite.config.jaas import MODULES, PACKAGE, LoginModule, parse_jaas
 from kafkalite.config.keys import ConfigError
 from kafkalite.config.listeners import listener_prefix
-from kafkalite.config.security import JAAS, ListenerSecurity
+from kafkalite.config.oauthbearer import OAuthBearerSettings
+from kafkalite.config.security import CALLBACK, JAAS, ListenerSecurity
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 USER = "user_"
 BETWEEN_BROKERS = "sasl.mechanism.inter.broker.protocol"
 NUL = "\0"
 BROKER_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+UNSECURED = "unsecured"  # options of OAuthBearerLoginModule for tokens without a signature
+CALLBACK_GROUP = "kafkalite.sasl_callbacks"
+# Kafka's classes that verify credentials as this broker does.
+BUILT_IN_CALLBACKS = {
+    "PLAIN": (f"{PACKAGE}.plain.internals.PlainServerCallbackHandler",),
+    "OAUTHBEARER": (
+        f"{PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        f"{PACKAGE}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +40,15 @@ class SaslSettings:
         listener: its name in capitals.
         mechanisms: that it offers.
         logins: the login module of each mechanism that has one.
+        callbacks: the entry point that verifies credentials, by mechanism; without one the broker does it.
+        oauthbearer: how tokens are verified; None: OAUTHBEARER is not offered.
     """
 
     listener: str
     mechanisms: tuple[str, ...]
     logins: Mapping[str, LoginModule] = field(repr=False)
+    callbacks: Mapping[str, str] = field(default_factory=dict)
+    oauthbearer: OAuthBearerSettings | None = None
 
     def plain_users(self) -> dict[str, str]:
         """Return the passwords of PLAIN by user: the options `user_NAME="PASSWORD"`."""
@@ -51,25 +71,34 @@ class BrokerCredentials:
     password: str = field(repr=False)
 
 
+def mechanism_key(listener: str, mechanism: str, key: str) -> str:
+    """Return the key of a mechanism on a listener."""
+    return f"{listener_prefix(listener)}{mechanism.lower()}.{key}"
+
+
 def jaas_key(listener: str, mechanism: str) -> str:
     """Return the key of the JAAS text of a mechanism on a listener."""
-    return f"{listener_prefix(listener)}{mechanism.lower()}.{JAAS}"
+    return mechanism_key(listener, mechanism, JAAS)
 
 
 def sasl_settings(security: ListenerSecurity) -> SaslSettings:
     """Return the SASL settings of a listener.
 
     Raises:
-        ConfigError: a mechanism is not supported, or its login module is malformed or missing.
+        ConfigError: a mechanism is not supported, its login module is malformed or missing, a callback is not
+            installed, or tokens of OAUTHBEARER cannot be verified.
     """
     name = security.listener
     check_mechanisms(f"{listener_prefix(name)}sasl.enabled.mechanisms", security.mechanisms)
     logins = {each: parse_jaas(jaas_key(name, each), text, each) for each, text in security.jaas.items()}
-    found = SaslSettings(name, security.mechanisms, logins)
-    if "PLAIN" in security.mechanisms and not found.plain_users():
+    callbacks = dict(_user_defined_callbacks(security))
+    found = SaslSettings(name, security.mechanisms, logins, callbacks, security.oauthbearer)
+    if "PLAIN" in security.mechanisms and "PLAIN" not in callbacks and not found.plain_users():
         key = jaas_key(name, "PLAIN")
         example = f'{MODULES["PLAIN"]} required user_NAME="PASSWORD";'
         raise ConfigError(key, f"{key}: PLAIN has no user; set it to {example}")
+    if security.oauthbearer is not None:
+        _check_oauthbearer(found, security.oauthbearer)
     return found
 
 
@@ -99,6 +128,38 @@ def broker_credentials(sasl: SaslSettings, mechanism: str) -> BrokerCredentials:
             example = f'{MODULES[name]} required username="NAME" password="PASSWORD";'
             raise ConfigError(key, f"{key}: the brokers have no {option} to log in to each other; set it to {example}")
     return BrokerCredentials(name, options["username"], options["password"])
+
+
+def _check_oauthbearer(found: SaslSettings, settings: OAuthBearerSettings) -> None:
+    """Raise ConfigError if the broker would accept tokens that it cannot verify."""
+    login = found.logins.get("OAUTHBEARER")
+    for option in () if login is None else login.options:
+        if option.startswith(UNSECURED):
+            key = jaas_key(found.listener, "OAUTHBEARER")
+            raise ConfigError(key, f"{key}: {option} is of tokens without a signature, which are never accepted")
+    if "OAUTHBEARER" not in found.callbacks:
+        settings.require()
+
+
+@cache
+def installed_callbacks() -> "dict[str, EntryPoint]":
+    """Return the entry points of the group `kafkalite.sasl_callbacks`, by name."""
+    from importlib.metadata import entry_points  # 10 ms of import
+
+    return {each.name: each for each in entry_points(group=CALLBACK_GROUP)}
+
+
+def _user_defined_callbacks(security: ListenerSecurity) -> Iterable[tuple[str, str]]:
+    """Yield mechanism and entry point; no class is loaded by a name from elsewhere."""
+    for mechanism, callback in security.callbacks.items():
+        built_in = BUILT_IN_CALLBACKS.get(mechanism, ())
+        if callback in built_in:
+            continue
+        if mechanism not in BUILT_IN_CALLBACKS or callback not in installed_callbacks():
+            key = mechanism_key(security.listener, mechanism, CALLBACK)
+            known = ", ".join([*built_in, *sorted(installed_callbacks())] if built_in else ["none for this mechanism"])
+            raise ConfigError(key, f"{key}: {callback!r} is not supported, there is no such entry point; use {known}")
+        yield mechanism, callback
 
 
 def check_mechanisms(key: str, mechanisms: Iterable[str]) -> None:

@@ -7,13 +7,16 @@ and keys are in no `repr`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from kafkalite.config.keys import ConfigError, Value
 from kafkalite.config.listeners import listener_prefix
+from kafkalite.config.oauthbearer import OAuthBearerSettings, oauthbearer_settings
 from kafkalite.model import Endpoint
 
-JAAS = "sasl.jaas.config"
+JAAS, CALLBACK = "sasl.jaas.config", "sasl.server.callback.handler.class"
+OF_MECHANISM_ONLY = (JAAS, CALLBACK)  # Kafka ignores them without a mechanism
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 PKCS12_SUFFIXES = (".p12", ".pfx")
 STORE_TYPES = (PEM, PKCS12, JKS)
@@ -96,6 +99,8 @@ class ListenerSecurity:
         receive_bytes_max: `sasl.server.max.receive.size`.
         connections_max: `max.connections` of this listener; None: only that of the broker.
         tls: None without TLS.
+        callbacks: `sasl.server.callback.handler.class` by mechanism, for those that have one.
+        oauthbearer: how tokens are verified; None: OAUTHBEARER is not enabled.
     """
 
     listener: str
@@ -106,6 +111,8 @@ class ListenerSecurity:
     receive_bytes_max: int = 524_288
     connections_max: int | None = None
     tls: TlsSettings | None = None
+    callbacks: Mapping[str, str] = field(default_factory=dict)
+    oauthbearer: OAuthBearerSettings | None = None
 
     @property
     def uses_sasl(self) -> bool:
@@ -129,16 +136,21 @@ def listener_security(values: Mapping[str, Value], endpoint: Endpoint) -> Listen
     if protocol not in SASL_PROTOCOLS:
         return ListenerSecurity(endpoint.listener, protocol, connections_max=connections_max, tls=tls)
     mechanisms = tuple(each.upper() for each in found.texts("sasl.enabled.mechanisms"))
-    jaas = {each: text for each in mechanisms if (text := found.of_mechanism(each, JAAS))}
+    jaas, callbacks = found.by_mechanism(mechanisms, JAAS), found.by_mechanism(mechanisms, CALLBACK)
+    oauthbearer = None
+    if "OAUTHBEARER" in mechanisms:
+        oauthbearer = oauthbearer_settings(found.prefix, partial(found.of_mechanism, "OAUTHBEARER"))
     return ListenerSecurity(
         endpoint.listener,
         protocol,
         mechanisms,
-        {each: str(text) for each, text in jaas.items()},
+        jaas,
         {each: found.number_of(each, "connections.max.reauth.ms") for each in mechanisms},
         found.number("sasl.server.max.receive.size"),
         connections_max,
         tls,
+        callbacks,
+        oauthbearer,
     )
 
 
@@ -158,9 +170,16 @@ class _ListenerValues:
         return self._values.get(f"{self.prefix}{key}", self._values.get(key))
 
     def of_mechanism(self, mechanism: str, key: str) -> Value:
-        """The value of a mechanism. Kafka ignores `sasl.jaas.config` without a mechanism."""
+        """The value of a mechanism; that of the listener, then of the broker, unless it is of a mechanism only."""
         own = f"{self.prefix}{mechanism.lower()}.{key}"
-        return self._values[own] if own in self._values else None if key == JAAS else self.value(key)
+        return self._values[own] if own in self._values else None if key in OF_MECHANISM_ONLY else self.value(key)
+
+    def by_mechanism(self, mechanisms: tuple[str, ...], key: str) -> dict[str, str]:
+        """The texts of the mechanisms that have one."""
+        ignored = f"{self.prefix}{key}"
+        if self._values.get(ignored):
+            raise ConfigError(ignored, f"{ignored} is of no mechanism: write {self.prefix}MECHANISM.{key}")
+        return {each: str(text) for each in mechanisms if (text := self.of_mechanism(each, key))}
 
     def number_of(self, mechanism: str, key: str) -> int:
         value = self.of_mechanism(mechanism, key)

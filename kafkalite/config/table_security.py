@@ -33,7 +33,8 @@ SECURITY_KEYS = (
         "SASL mechanism of connections between brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
     refused("sasl.jaas.config", Type.PASSWORD, None, "JAAS configuration of a SASL mechanism."),
     refused("sasl.server.callback.handler.class", Type.CLASS, None,
-            "Java class that handles SASL callbacks of the server."),
+            "Who verifies the credentials of a mechanism: an entry point of the group kafkalite.sasl_callbacks, or the "
+            "class of Kafka that does it as this broker."),
     Key("sasl.server.max.receive.size", Type.INT, 524_288,
         "Maximum size of a request before the SASL authentication has ended, in bytes.", low=1),
     Key("connections.max.reauth.ms", Type.LONG, 0,
@@ -84,6 +85,28 @@ SECURITY_KEYS = (
          "Share of a credential's lifetime after which the login is refreshed.", low=0.5, high=1),
     idle("sasl.login.refresh.window.jitter", Type.DOUBLE, 0.05, "Random share added to the login refresh time.", low=0,
          high=0.25),
+    Key("sasl.oauthbearer.jwks.endpoint.url", Type.STRING, None,
+        "Where the public keys are that verify tokens of OAUTHBEARER (a JSON Web Key Set): an https or file URL."),
+    Key("sasl.oauthbearer.jwks.endpoint.refresh.ms", Type.LONG, 3_600_000,
+        "Time between two reads of the keys, in ms.", low=1),
+    Key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Type.LONG, 100,
+        "Time before a failed read of the keys is repeated, in ms; it doubles with each failure.", low=1),
+    Key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Type.LONG, 10_000,
+        "The longest time before a failed read of the keys is repeated, in ms.", low=1),
+    Key("sasl.oauthbearer.expected.audience", Type.LIST, None,
+        "Names of this cluster: the claim aud of a token must have one of them."),
+    Key("sasl.oauthbearer.expected.issuer", Type.STRING, None, "The claim iss that tokens must have."),
+    Key("sasl.oauthbearer.clock.skew.seconds", Type.INT, 30,
+        "Permitted difference between the clocks of the issuer of a token and the broker, in seconds.", low=0),
+    Key("sasl.oauthbearer.scope.claim.name", Type.STRING, "scope", "Name of the claim with the scopes of a token."),
+    Key("sasl.oauthbearer.sub.claim.name", Type.STRING, "sub",
+        "Name of the claim that becomes the name of the principal."),
+    Key("kafkalite.sasl.oauthbearer.allowed.urls", Type.LIST, (),
+        "URLs that sasl.oauthbearer.jwks.endpoint.url may have; Kafka has a system property for it, "
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls."),
+    Key("kafkalite.sasl.oauthbearer.allowed.files", Type.LIST, (),
+        "Paths of files that sasl.oauthbearer.jwks.endpoint.url may name; Kafka's system property is "
+        "org.apache.kafka.sasl.oauthbearer.allowed.files."),
     refused("delegation.token.secret.key", Type.PASSWORD, None, "Secret key that signs delegation tokens."),
     idle("delegation.token.max.lifetime.ms", Type.LONG, 604_800_000, "Maximum lifetime of a delegation token, in ms.",
          low=1),
@@ -130,13 +153,14 @@ ZOOKEEPER_SECURITY_KEYS = (
 
 REFUSAL_REASONS = {
     "sasl.jaas.config": "Kafka ignores it: write listener.name.NAME.MECHANISM.sasl.jaas.config",
+    "sasl.server.callback.handler.class": "write listener.name.NAME.MECHANISM.sasl.server.callback.handler.class",
     "transaction.two.phase.commit.enable": "every transaction has a timeout, so that it ends",
     "zookeeper.ssl.crl.enable": "Python's ssl downloads no lists of revoked certificates",
     "zookeeper.ssl.ocsp.enable": "Python's ssl asks no OCSP server",
 }
 
 # Refused for the broker as a whole, honoured behind the prefix of a listener.
-LISTENER_HONOURED = frozenset(("sasl.jaas.config",))
+LISTENER_HONOURED = frozenset(("sasl.jaas.config", "sasl.server.callback.handler.class"))
 
 # Keys without a row of their own that begin so: refused for the same reason.
 REFUSED_PREFIXES = (

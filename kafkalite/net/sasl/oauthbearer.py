@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 from kafkalite.errors import AuthenticationError
 from kafkalite.net.sasl.scram_messages import sasl_name
@@ -50,8 +51,14 @@ class OAuthBearerClient:
         raise AuthenticationError(f"the broker rejected the token: {reason!r}")
 
 
-ValidateToken = Callable[[str, Mapping[str, str]], Authenticated | None]
-"""Verifies a token and its extensions, and returns who presents it; None = the token is not accepted."""
+class TokenRejection(NamedTuple):
+    """Why a token is not accepted; the log has the reason, the client does not receive it."""
+
+    reason: str
+
+
+ValidateToken = Callable[[str, Mapping[str, str]], Authenticated | TokenRejection | None]
+"""Verifies a token and its extensions, and returns who presents it, or that the token is not accepted."""
 
 
 class OAuthBearerServer:
@@ -68,10 +75,10 @@ class OAuthBearerServer:
 
     def begin(self, message: bytes) -> ServerSteps:
         authorization_id, token, extensions = _parse(message)
-        accepted: Authenticated | None = yield Job(lambda: self._validate(token, extensions))
-        if accepted is None:
+        accepted: Authenticated | TokenRejection | None = yield Job(lambda: self._validate(token, extensions))
+        if not isinstance(accepted, Authenticated):
             yield INVALID_TOKEN
-            raise AuthenticationError(INVALID_TOKEN.decode())
+            raise AuthenticationError(INVALID_TOKEN.decode() if accepted is None else accepted.reason)
         if authorization_id not in ("", sasl_name(accepted.name)):
             raise AuthenticationError("the authorization id differs from the name in the token")
         return accepted

@@ -1,11 +1,12 @@
-"""Creates the SASL mechanisms of a listener from its settings and the users of the cluster."""
+"""Creates the SASL mechanisms of a listener from its settings, the users of the cluster and the keys of tokens."""
 
 import hmac
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkalite.config.sasl import SaslSettings
+from kafkalite.config.sasl import CALLBACK_GROUP, SaslSettings, installed_callbacks
+from kafkalite.net.sasl.oauthbearer import OAuthBearerServer, ValidateToken
 from kafkalite.net.sasl.plain import PlainServer
 from kafkalite.net.sasl.scram import HASHES, ScramServer
 from kafkalite.net.sasl.steps import ServerMechanism
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def mechanisms_of(
-    sasl: SaslSettings, users: "ScramCredentials", config: Callable[[], "BrokerConfig"]
+    sasl: SaslSettings,
+    users: "ScramCredentials",
+    config: Callable[[], "BrokerConfig"],
+    validate: ValidateToken | None,
 ) -> list[ServerMechanism]:
     """Return the mechanisms that a listener offers.
 
@@ -24,16 +28,39 @@ def mechanisms_of(
         sasl: the settings of the listener.
         users: the SCRAM credentials of the cluster.
         config: returns the present configuration, which has the users of PLAIN.
+        validate: verifies tokens of OAUTHBEARER; None: it is not offered, or has a callback.
+
+    Raises ValueError: a callback cannot be created.
     """
-    return [_mechanism(name, sasl, users, config) for name in sasl.mechanisms]
+    return [_mechanism(name, sasl, users, config, validate) for name in sasl.mechanisms]
 
 
 def _mechanism(
-    name: str, sasl: SaslSettings, users: "ScramCredentials", config: Callable[[], "BrokerConfig"]
+    name: str,
+    sasl: SaslSettings,
+    users: "ScramCredentials",
+    config: Callable[[], "BrokerConfig"],
+    validate: ValidateToken | None,
 ) -> ServerMechanism:
     if name in HASHES:
         return ScramServer(name, partial(users.find, name))
-    return PlainServer(PlainUsers(sasl.listener, config).verify)
+    verify = _user_defined(sasl.callbacks[name], config().static) if name in sasl.callbacks else None
+    if name == "PLAIN":
+        return PlainServer(verify or PlainUsers(sasl.listener, config).verify)
+    found = verify or validate
+    assert found is not None, "OAUTHBEARER has neither keys nor a callback"
+    return OAuthBearerServer(found)
+
+
+def _user_defined(name: str, texts: Mapping[str, str]) -> Callable[..., Any]:
+    """Create the callback of an entry point. Raises ValueError."""
+    try:
+        created: object = installed_callbacks()[name].load()(dict(texts))
+    except Exception as error:  # whatever the package raises
+        raise ValueError(f"{CALLBACK_GROUP}: {name} cannot be created: {error!r}") from error
+    if not callable(created):
+        raise ValueError(f"{CALLBACK_GROUP}: {name}: {created!r} cannot be called")
+    return created
 
 
 class PlainUsers:

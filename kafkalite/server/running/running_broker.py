@@ -7,7 +7,7 @@ coordination service closed, logs closed with a clean-shutdown mark, executors e
 import logging
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.coordinators.transaction.coordinator import TransactionCoordinator
     from kafkalite.coordinators.transaction.service import TransactionService
+    from kafkalite.server.authentication.key_refresh import KeyRefresh
     from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
@@ -168,15 +169,23 @@ class RunningBroker(ABC):
                 (await await_outcome(self.authorizer.acls.load)).result()
             if self.credentials is not None:
                 await self.credentials.load(self.metadata)
+            for keys in self.token_keys.values():
+                await keys.load()
         except CoordinationError as error:
             raise StartError(f"ACLs or users cannot be read: {error}") from error
+        except ValueError as error:
+            raise StartError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from error
 
     def _with_logins(self, service: BrokerService) -> BrokerService:
         """Let clients authenticate on the listeners with SASL."""
         if any(endpoint.security_protocol != PLAINTEXT for endpoint in self.config.listeners):
             from kafkalite.server.authentication.setup import require_logins  # not for brokers in plaintext
 
-            require_logins(service, lambda: self.config, self._resources, self.dispatcher.request, self.credentials)
+            serve, users = self.dispatcher.request, self.credentials
+            try:
+                require_logins(service, lambda: self.config, self._resources, serve, users, self.token_keys)
+            except ValueError as error:
+                raise StartError(str(error)) from error
         return service
 
     @cached_property
@@ -187,6 +196,15 @@ class RunningBroker(ABC):
         from kafkalite.server.authentication.setup import credentials_of
 
         return credentials_of(self.config)
+
+    @cached_property
+    def token_keys(self) -> "Mapping[str, KeyRefresh]":
+        """What reads the keys of tokens, by listener with OAUTHBEARER; `open` reads them first."""
+        if all(endpoint.security_protocol == PLAINTEXT for endpoint in self.config.listeners):
+            return {}
+        from kafkalite.server.authentication.setup import token_keys_of
+
+        return token_keys_of(self.config, self._resources)
 
     def log_levels_changed(self) -> None:
         """Apply levels of loggers that a request has changed."""

@@ -383,7 +383,7 @@ async def test_expired_session_can_be_renewed() -> None:
         assert connection.authenticated
 
 
-async def test_no_secret_in_logs_configs_errors_and_texts(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_in_logs_configs_errors_and_texts_cve_2026_33558(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with started() as broker:
         async with dialled(broker) as client:
@@ -419,7 +419,7 @@ async def test_no_secret_in_logs_configs_errors_and_texts(caplog: pytest.LogCapt
         "os.system",
     ],
 )
-def test_no_class_of_a_configuration_is_loaded_cve_2023_25194_2024_31141(module: str) -> None:
+def test_no_class_of_a_configuration_is_loaded_cve_2023_25194_2025_27818(module: str) -> None:
     """Only the login module of the mechanism is accepted, by its exact name."""
     with pytest.raises(ConfigError, match="the login module is"):
         BrokerConfig({**SETTINGS, f"{PREFIX}plain.sasl.jaas.config": JAAS.replace(MODULE, module)})

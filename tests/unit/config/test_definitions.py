@@ -108,7 +108,13 @@ def test_every_attribute_has_the_value_of_its_row() -> None:
     assert (config.num_partitions, config.group_consumer_assignors) == (7, ("range",))
 
 
-OF_LISTENERS = ("ssl_", "sasl_", "connections_max_reauth_ms", "security_inter_broker_protocol")
+OF_LISTENERS = (
+    "kafkalite_sasl_oauthbearer_",
+    "ssl_",
+    "sasl_",
+    "connections_max_reauth_ms",
+    "security_inter_broker_protocol",
+)
 
 
 def attributes_read() -> set[str]:
