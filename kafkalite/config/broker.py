@@ -25,6 +25,7 @@ from kafkalite.config.keys import ConfigError, Support, Value
 from kafkalite.config.kraft import check_quorum, entries, of_brokers
 from kafkalite.config.listeners import (
     PLAINTEXT,
+    check_additional_listeners,
     check_advertised,
     check_listener_names,
     check_ports,
@@ -122,6 +123,7 @@ class BrokerConfig:
     topic_partition_count_map: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     authorizer_class_name: str = from_row()
+    kafkalite_inter_broker_additional_listeners: tuple[str, ...] = from_row()
     allow_everyone_if_no_acl_found: bool = from_row()
     broker_rack: str | None = from_row()
     replica_selector_class: str | None = from_row()
@@ -382,6 +384,7 @@ class BrokerConfig:
             key = "security.inter.broker.protocol"
             raise ConfigError(key, f"{key} and inter.broker.listener.name are set: set one of them")
         object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners, protocol))
+        check_additional_listeners(self.kafkalite_inter_broker_additional_listeners, listeners)
         for endpoint in listeners:
             if endpoint.security_protocol != PLAINTEXT and self.listener_security(endpoint.listener).uses_sasl:
                 self._check_sasl(endpoint.listener)

@@ -115,6 +115,14 @@ def listener_between_brokers(wanted: str | None, listeners: Sequence[Endpoint], 
     return found[0]
 
 
+def check_additional_listeners(names: Iterable[str], listeners: Sequence[Endpoint]) -> None:
+    """Raise ConfigError if a further listener between brokers is none of this broker; names are in capitals."""
+    key, known = "kafkalite.inter.broker.additional.listeners", sorted(endpoint.listener for endpoint in listeners)
+    for name in names:
+        if name not in known:
+            raise ConfigError(key, f"{key}: {name} is none of the listeners ({', '.join(known)}), in capitals")
+
+
 def parse_overrides(text: str) -> dict[str, int]:
     """Return limits of single addresses by host: HOST:COUNT, comma-separated; raises ConfigError."""
     name = "max.connections.per.ip.overrides"

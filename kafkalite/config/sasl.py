@@ -1,5 +1,5 @@
-"""Reads the SASL settings of a listener: its mechanisms with their login modules, callbacks, the users of PLAIN, and the
-credentials with which this broker logs in to the others.
+"""Reads the SASL settings of a listener: its mechanisms with their login modules and callbacks, the users of PLAIN, and
+the credentials with which this broker logs in to the others.
 """
 
 from collections.abc import Iterable, Mapping

@@ -44,6 +44,9 @@ NETWORK = (
         "Addresses that clients connect to (NAME://HOST:PORT); unset: the address a client has connected to."),
     Key("listener.security.protocol.map", LIST, tuple(PROTOCOL_MAP.split(",")),
         "Security protocol of each listener: NAME:PROTOCOL, comma-separated."),
+    Key("kafkalite.inter.broker.additional.listeners", LIST, (),
+        "Further listeners that serve requests between brokers, while a rolling restart changes "
+        "inter.broker.listener.name."),
     Key("inter.broker.listener.name", STRING, None,
         "Listener for connections between brokers; unset: the first one with security.inter.broker.protocol."),
     Key("security.inter.broker.protocol", STRING, "PLAINTEXT",

@@ -67,12 +67,14 @@ def new_fixtures(
     async def producer_factory(
         kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest
     ) -> AsyncIterator[Start]:
-        async with started_producers(kafkalite_broker.address, marked(request.node).get("producer") or {}) as start:
+        settings = {**kafkalite_broker.client_settings(), **(marked(request.node).get("producer") or {})}
+        async with started_producers(kafkalite_broker.address, settings) as start:
             yield start
 
     @decorator(name=f"_kafkalite_{runner}_producer")
     async def producer(kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-        async with started_producers(kafkalite_broker.address, marked(request.node).get("producer") or {}) as start:
+        settings = {**kafkalite_broker.client_settings(), **(marked(request.node).get("producer") or {})}
+        async with started_producers(kafkalite_broker.address, settings) as start:
             yield await start()
 
     @decorator(name=f"_kafkalite_{runner}_consumer_factory")

@@ -3,7 +3,8 @@
 1. Every pytest run of every user loads this module, so it imports nothing of the broker before a fixture is used.
 2. Each process of pytest-xdist has its own broker on a free port, so parallel tests do not affect each other.
 3. The marker `kafkalite` of a test precedes the ini options: `settings` (of the brokers), `brokers` (of the cluster),
-   `partitions` and `configs` (of the topic), `producer` and `consumer` (their settings).
+   `partitions` and `configs` (of the topic), `producer` and `consumer` (their settings), `tls`, `users` and `acls`
+   (the security of the broker, see `kafkalite.testing.secured`).
 4. The fixtures `kafkalite_async_*` run in the event loop of the test, by pytest-asyncio (any mode) or by anyio.
 5. A cluster belongs to one test, as tests kill its brokers.
 """
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -33,9 +34,18 @@ TOPIC_NAME_MAX = 249  # Topic.java, MAX_NAME_LENGTH
 MARKER = "kafkalite"
 # A test with two consumers, one after the other, must not wait for a heartbeat interval.
 WITHOUT_DELAY = {"group.consumer.assignment.interval.ms": "0"}
-MARKER_ARGUMENTS = ("settings", "brokers", "partitions", "configs", "producer", "consumer")
+SECURITY = ("tls", "users", "acls")
+MARKER_ARGUMENTS = ("settings", "brokers", "partitions", "configs", "producer", "consumer", *SECURITY)
 CLUSTER_BROKERS = 3
 _numbers = count(1)
+_variants: dict[str, "Variant"] = {}
+
+
+class Variant(NamedTuple):
+    """How the broker of a test differs from that of the session: configs, and arguments of `SecuredBroker`."""
+
+    settings: "Mapping[str, SettingValue]"
+    security: Mapping[str, Any]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{MARKER}({arguments}): settings of the brokers, their number in a cluster, partitions and configs of the "
-        "topic, settings of producer and consumer, for the fixtures kafkalite_*",
+        "topic, settings of producer and consumer, TLS, users and ACLs of the broker, for the fixtures kafkalite_*",
     )
     plugins = config.pluginmanager
     libraries = [each for each in ("asyncio", "anyio") if plugins.hasplugin(each)]
@@ -67,11 +77,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give tests whose marker has settings a broker of their own; tests with equal settings share it."""
-    settings = _marked(metafunc.definition).get("settings")
-    if settings is not None and "kafkalite_broker" in metafunc.fixturenames:
-        name = ",".join(f"{key}={value}" for key, value in sorted(settings.items()))
-        metafunc.parametrize("kafkalite_broker", [settings], ids=[name], indirect=True, scope="session")
+    """Give tests whose marker has settings or security a broker of their own; tests with equal ones share it."""
+    marked = _marked(metafunc.definition)
+    security = {each: marked[each] for each in SECURITY if marked.get(each) not in (None, False)}
+    settings = marked.get("settings")
+    if (settings is not None or security) and "kafkalite_broker" in metafunc.fixturenames:
+        wanted = [f"{key}={value}" for key, value in sorted((settings or {}).items())]
+        wanted += [key if value is True else f"{key}={value}" for key, value in security.items()]
+        variant = _variants.setdefault(",".join(wanted), Variant(settings or {}, security))
+        shown = [*wanted[: len(wanted) - len(security)], *security]  # an id has no password
+        metafunc.parametrize("kafkalite_broker", [variant], ids=[",".join(shown)], indirect=True, scope="session")
 
 
 def _marked(node: pytest.Item | pytest.Collector) -> Mapping[str, Any]:
@@ -110,24 +125,38 @@ def _ini_partitions(config: pytest.Config) -> int:
 def kafkalite_broker_factory(pytestconfig: pytest.Config) -> Iterator[Callable[..., "BrokerThread"]]:
     """A function of settings, as {"num.partitions": 3}, that starts a broker in its own thread, until the session ends.
 
-    The settings precede those of the ini option.
+    The settings precede those of the ini option. With `tls`, `users` or `acls` it returns a
+    `kafkalite.testing.secured.SecuredBroker`.
     """
-    from kafkalite.testing.thread import BrokerThread
-
     with ExitStack() as brokers:
 
-        def start(settings: "Mapping[str, SettingValue] | None" = None) -> "BrokerThread":
-            return brokers.enter_context(BrokerThread(settings={**_ini_settings(pytestconfig), **(settings or {})}))
+        def start(settings: "Mapping[str, SettingValue] | None" = None, **security: Any) -> "BrokerThread":
+            merged = {**_ini_settings(pytestconfig), **(settings or {})}
+            return brokers.enter_context(_new_broker(Variant(merged, security)))
 
         yield start
 
 
-@pytest.fixture(scope="session")
-def kafkalite_broker(request: pytest.FixtureRequest) -> Iterator["BrokerThread"]:
-    """A broker in its own thread, for the whole session; clients connect to its `address` (HOST:PORT)."""
+def _new_broker(variant: Variant) -> "BrokerThread":
+    """Return a broker that does not run yet; one without security does not import what security needs."""
     from kafkalite.testing.thread import BrokerThread
 
-    with BrokerThread(settings={**_ini_settings(request.config), **getattr(request, "param", {})}) as broker:
+    if not variant.security:
+        return BrokerThread(settings=variant.settings)
+    from kafkalite.testing.secured import SecuredBroker
+
+    return SecuredBroker(settings=variant.settings, **variant.security)
+
+
+@pytest.fixture(scope="session")
+def kafkalite_broker(request: pytest.FixtureRequest) -> Iterator["BrokerThread"]:
+    """A broker in its own thread, for the whole session; clients connect to its `address` (HOST:PORT).
+
+    With `tls`, `users` or `acls` of the marker it is a `kafkalite.testing.secured.SecuredBroker`:
+    `client_settings(user)` returns the settings of a client, and `allow(user, "read", topic="orders")` adds an ACL.
+    """
+    variant: Variant = getattr(request, "param", Variant({}, {}))
+    with _new_broker(Variant({**_ini_settings(request.config), **variant.settings}, variant.security)) as broker:
         yield broker
 
 
@@ -195,7 +224,7 @@ def kafkalite_producer_factory(
     """
     from kafkalite_sdk.blocking import Producer
 
-    marked = _marked(request.node).get("producer") or {}
+    marked = {**kafkalite_broker.client_settings(), **(_marked(request.node).get("producer") or {})}
     with ExitStack() as producers:
         yield lambda **settings: producers.enter_context(Producer(kafkalite_broker.address, **{**marked, **settings}))
 
@@ -207,10 +236,10 @@ def kafkalite_producer(kafkalite_producer_factory: Callable[..., "Producer[Any, 
 
 
 @pytest.fixture
-def _kafkalite_consumer_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The settings of the consumers of a test: those of the marker, and a group of this test."""
-    group = topic_name(request.node.name, next(_numbers))
-    return {"group": group, "auto_offset_reset": "earliest", **(_marked(request.node).get("consumer") or {})}
+def _kafkalite_consumer_options(kafkalite_broker: "BrokerThread", request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The settings of the consumers of a test: those of the marker, the security, and a group of this test."""
+    own = {"group": topic_name(request.node.name, next(_numbers)), "auto_offset_reset": "earliest"}
+    return {**kafkalite_broker.client_settings(), **own, **(_marked(request.node).get("consumer") or {})}
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.topics.manager import NewTopic
@@ -34,6 +35,15 @@ class BrokerThread(LoopThread[Broker]):
     def address(self) -> str:
         """HOST:PORT, the bootstrap server of clients."""
         return self.broker.address
+
+    def client_settings(self, user: str | None = None) -> dict[str, Any]:
+        """Return the settings of a client of `kafkalite_sdk`: none, as the broker has no security.
+
+        Raises KeyError: there is no such user.
+        """
+        if user is not None:
+            raise KeyError(user)
+        return {}
 
     def create_topic(
         self,

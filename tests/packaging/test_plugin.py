@@ -273,3 +273,65 @@ async def test_it(kafkalite_async_producer_factory):
 """
     done = run_tests(tmp_path, test, AUTO, ())
     assert "1 passed, 1 error" in done.stdout and "absent: no metadata" in done.stdout, done.stdout
+
+
+USES_SECURITY = """
+import pytest
+from kafkalite_sdk import errors
+from kafkalite_sdk.blocking import Producer
+
+USERS = {"alice": "a secret", "bob": "b \\\\ secret"}
+
+
+@pytest.mark.kafkalite(tls=True)
+def test_tls(kafkalite_broker, kafkalite_topic, kafkalite_producer, kafkalite_consumer):
+    assert kafkalite_broker.client_settings()["security_protocol"] == "SSL"
+    kafkalite_producer.send(kafkalite_topic, b"value").result()
+    assert [each.value for each in kafkalite_consumer.poll(60.0)] == [b"value"]
+
+
+ACLS = [("alice", "all", "topic", "test_*"), ("alice", "read", "group", "*")]
+
+
+def send(broker, user, topic):
+    with Producer(broker.address, **broker.client_settings(user)) as producer:
+        producer.send(topic, b"value").result()
+
+
+@pytest.mark.kafkalite(tls=True, users=USERS, acls=ACLS)
+class TestRights:
+    def test_first_user(self, kafkalite_topic, kafkalite_producer, kafkalite_consumer):
+        kafkalite_producer.send(kafkalite_topic, b"value").result()
+        assert [each.value for each in kafkalite_consumer.poll(60.0)] == [b"value"]
+
+    def test_other_user(self, kafkalite_broker, kafkalite_topic):
+        with pytest.raises(errors.AuthorizationError):
+            send(kafkalite_broker, "bob", kafkalite_topic)
+        kafkalite_broker.allow("bob", "write", topic=kafkalite_topic)
+        send(kafkalite_broker, "bob", kafkalite_topic)
+        kafkalite_broker.deny("*", "write", topic=kafkalite_topic)
+        with pytest.raises(errors.AuthorizationError):
+            send(kafkalite_broker, "bob", kafkalite_topic)
+
+
+def test_factory(kafkalite_broker_factory, kafkalite_producer_factory):
+    broker = kafkalite_broker_factory(users=USERS)
+    broker.create_topic("orders")
+    send(broker, "bob", "orders")
+    with pytest.raises(ValueError, match="no authorizer"):
+        broker.allow("bob", "write", topic="orders")
+    with pytest.raises(ValueError, match="'raed' does not exist; use all, read"):
+        broker.allow("bob", "raed", topic="orders")
+    with pytest.raises(KeyError):
+        broker.client_settings("mallory")
+
+
+def test_without_security(kafkalite_broker):
+    assert kafkalite_broker.client_settings() == {}
+"""
+
+
+def test_security_by_marker_and_argument(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, USES_SECURITY, "[pytest]\naddopts = -rA\n")
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+    assert "test_first_user[tls,users,acls]" in done.stdout and "a secret" not in done.stdout

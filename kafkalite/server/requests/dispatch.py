@@ -10,7 +10,7 @@
 """
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
@@ -52,15 +52,15 @@ class Dispatcher:
         context: what the handlers use.
         rows: the served API keys.
         log: for refused requests and exceptions.
-        between_brokers: the name of the listener that serves the keys that only brokers send.
+        between_brokers: names of the listeners that serve the keys that only brokers send.
     """
 
     def __init__(
-        self, context: HandlerContext, rows: tuple[Row, ...], log: RateLimitedLog, between_brokers: str = ""
+        self, context: HandlerContext, rows: tuple[Row, ...], log: RateLimitedLog, between_brokers: Iterable[str] = ()
     ) -> None:
         self.rows = rows
         self._for_clients = tuple(row for row in rows if not row.between_brokers)
-        self._between_brokers = between_brokers
+        self._between_brokers = frozenset(between_brokers)
         self._context = context
         self._by_key = {row.api_key: row for row in rows}
         self._loaded: dict[int, Row] = {}  # those that were requested
@@ -94,11 +94,11 @@ class Dispatcher:
 
     def rows_on(self, listener: str) -> tuple[Row, ...]:
         """Return the API keys that are served on a listener."""
-        return self.rows if listener == self._between_brokers else self._for_clients
+        return self.rows if listener in self._between_brokers else self._for_clients
 
     def is_between_brokers(self, reply: Reply) -> bool:
-        """Whether a request came over the listener between brokers."""
-        return bool(reply.connection.listener == self._between_brokers)
+        """Whether a request came over a listener between brokers."""
+        return reply.connection.listener in self._between_brokers
 
     def refuse_key(self, reply: Reply, key: int) -> None:
         """Close a connection that sent a key, or a variant of a request, which is not served on its listener."""

@@ -136,7 +136,8 @@ class RunningBroker(ABC):
             lambda: 1 + self.random.below(SESSION_ID_MAX),
             lambda partitions: self.slicer.run(empty_in_steps(partitions), Outcome.result),
         )
-        self.dispatcher = Dispatcher(self, self.rows, resources.log, config.listener_between_brokers)
+        between_brokers = (config.listener_between_brokers, *config.kafkalite_inter_broker_additional_listeners)
+        self.dispatcher = Dispatcher(self, self.rows, resources.log, between_brokers)
         self.heartbeats = Heartbeats()
         service = self._with_logins(BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions))
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)

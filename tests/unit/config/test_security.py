@@ -114,3 +114,11 @@ def test_client_certificates_with_sasl_need_a_setting_of_the_listener() -> None:
     for name, expected in (("ssl.client.auth", "none"), ("listener.name.out.ssl.client.auth", "required")):
         tls = security("SASL_SSL", {**STORE, name: "required"}).tls
         assert tls is not None and tls.client_auth == expected
+
+
+def test_additional_listeners_between_brokers_are_listeners() -> None:
+    key = "kafkalite.inter.broker.additional.listeners"
+    assert BrokerConfig({**NAMES, key: "PLAINTEXT"}).kafkalite_inter_broker_additional_listeners == ("PLAINTEXT",)
+    for name in ("IN", "plaintext"):
+        with pytest.raises(ConfigError, match=f"{name} is none of the listeners"):
+            BrokerConfig({**NAMES, key: name})
