@@ -44,6 +44,7 @@ Examples:
   kafkalite zk tree zk1:2181,zk2:2181/kafka /config --depth 2
   kafkalite zk tree localhost:2181 /brokers --limit 20 --json
   kafkalite zk tree zk1:2182 --zookeeper-config server.properties
+  kafkalite zk tree ./coordination
 """
 )
 @connect_argument
@@ -61,8 +62,8 @@ async def tree(
 ) -> None:
     """Print the nodes below PATH.
 
-    SERVERS is written as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT. PATH is below the chroot. Nodes that may not
-    be read are left out, with those below them.
+    SERVERS is written as in zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT; or it is the directory that the brokers of
+    this machine share. PATH is below the chroot. Nodes that may not be read are left out, with those below them.
     """
     root = valid(path)
     rows: list[tuple[object, ...]] = []

@@ -9,10 +9,13 @@ from typing import Any
 
 from kafkalite_sdk.zk.session import load_access
 
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.clock import LoopClock, Outcome, SystemRandom, Then, await_outcome
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
+from kafkalite.coordination.served.coordination import HOST, SERVERS
+from kafkalite.coordination.served.directory import CoordinationDirectory
 from kafkalite.coordination.tree import Stat
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
 from kafkalite.coordination.zookeeper.access_files import explain
@@ -90,12 +93,15 @@ async def opened_session(
     """Open a session, and close it at the end. Ends the command with the reason if there is none.
 
     Arguments:
-        servers: as in zookeeper.connect.
+        servers: as in zookeeper.connect; or the coordination directory of a machine, a path that begins with / or .
         timeout_s: how long the servers are tried.
         connect: connects to one of them.
         access: TLS, identity, and access control lists of created nodes.
     """
     reasons: list[str] = []
+    if servers.startswith(("/", ".")):
+        directory = ServedDirectory(servers, connect)
+        connect, access, servers = directory.dial, access._replace(secret=directory.secret), SERVERS
 
     async def connecting(
         protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
@@ -104,6 +110,9 @@ async def opened_session(
             await connect(protocol, host, port, ssl)
         except OSError as error:
             reasons[:] = [f"{host}:{port}: {reason_of(error)}"]
+            raise
+        except ConnectionLossError as error:
+            reasons[:] = [str(error)]
             raise
 
     clock = LoopClock(asyncio.get_running_loop())
@@ -134,6 +143,31 @@ async def opened_session(
             await closed(session)
         session.stop()
         clock.close()
+
+
+class ServedDirectory:
+    """Connects to the process that serves a coordination directory.
+
+    Arguments:
+        path: of the directory.
+        connect: connects over TCP.
+    """
+
+    def __init__(self, path: str, connect: Dial) -> None:
+        self._directory = CoordinationDirectory(Disk(), path)
+        self._connect = connect
+        self._secret = b""
+
+    async def dial(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
+    ) -> None:
+        """Connect, whatever host and port are. Raises OSError, ConnectionLossError."""
+        self._secret = self._directory.secret()
+        await self._connect(protocol, HOST, self._directory.port(), None)
+
+    def secret(self) -> bytes:
+        """Return the password of a new session over this connection."""
+        return self._secret
 
 
 async def closed(session: Coordination) -> None:

@@ -61,7 +61,13 @@ async def main(path: str) -> None:
     served = ServedCoordination(path, Disk(), clock, random, ThreadOffload(loop), dial)
     await served.open()
     connect_zookeeper(
-        SERVERS, SESSION_MS, lambda outcome: outcome.result(), dial=served.dial, clock=clock, random=random
+        SERVERS,
+        SESSION_MS,
+        lambda outcome: outcome.result(),
+        dial=served.dial,
+        clock=clock,
+        random=random,
+        access=served.access,
     )
     await loop.create_future()
 

@@ -37,7 +37,7 @@ async def tree_session(
     served = ServedCoordination(coordination, Disk(), clock, SystemRandom(), jobs, dial)
     try:
         await served.open()
-        async with opened_session(SERVERS, timeout_s, served.dial) as session:
+        async with opened_session(SERVERS, timeout_s, served.dial, served.access) as session:
             yield session
     finally:
         await served.close()

@@ -2,7 +2,7 @@
 
     served = ServedCoordination("/var/lib/kafka/coordination", disk, clock, random, offload, dial)
     await served.open()                                      # raises what makes the directory unusable
-    connect_zookeeper(SERVERS, 18_000, then, dial=served.dial, ...)
+    connect_zookeeper(SERVERS, 18_000, then, dial=served.dial, access=served.access, ...)
 
 1. Each attempt of a session to connect tries the lock first. So the back-off of the sessions drives the fail-over, and
    nothing polls. The process that gets the lock replays the journal and listens on the port of the former one.
@@ -23,9 +23,10 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random, Timer, await_outcome
 from kafkalite.coordination.journal import SERVED_FORMAT
 from kafkalite.coordination.journal_file import JournalFile
-from kafkalite.coordination.served.directory import CoordinationDirectory, NewJournal, chosen_port
+from kafkalite.coordination.served.directory import SECRET_BYTES, CoordinationDirectory, NewJournal, chosen_port
 from kafkalite.coordination.served.server import TreeServer
 from kafkalite.coordination.transactions import JournaledTree
+from kafkalite.coordination.zookeeper.access import Access
 from kafkalite.coordination.zookeeper.connection import Dial
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
@@ -79,13 +80,18 @@ class ServedCoordination:
         self._closed = False
 
     @property
+    def access(self) -> Access:
+        """The access of the sessions: new ones present the secret of the directory."""
+        return Access(secret=self.directory.secret)
+
+    @property
     def serving(self) -> bool:
         """Whether this process serves the tree."""
         return self._listening is not None
 
     async def open(self) -> None:
         """Check the directory, and serve it if no other process does. Raises OSError, JournalError."""
-        self.directory.prepare()
+        self.directory.prepare(self._random.bytes(SECRET_BYTES))
         await self._serve_if_free()
 
     async def dial(
@@ -100,6 +106,7 @@ class ServedCoordination:
         Raises OSError, JournalError, ConnectionLossError.
         """
         await self._serve_if_free()
+        self.directory.secret()  # its error ends this attempt
         await self._dial(protocol, HOST, self.directory.port(), None)
 
     async def close(self) -> None:
@@ -151,7 +158,7 @@ class ServedCoordination:
             self._clock, new.loaded.tree, file, self._offload,
             version=SERVED_FORMAT, compact_bytes=COMPACT_BYTES, on_failure=self._failed,
         )  # fmt: skip
-        self._server = TreeServer(self._tree, self._clock, self._random, self._refuse_from)
+        self._server = TreeServer(self._tree, self._clock, self._random, self._refuse_from, directory.secret())
         self._listening, port = await self._listen(self._server)
         if port != self.directory.noted_port():  # a full disk must not prevent a take-over
             self.directory.write_port(port)

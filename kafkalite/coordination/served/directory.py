@@ -3,12 +3,14 @@
     coordination.lock       held by the process that serves (an OFD lock: it ends with the process)
     coordination.journal    the tree and its sessions
     coordination.port       where the process that serves listens, on 127.0.0.1
+    coordination.secret     32 hexadecimal digits, which a new session needs; created once, with the mode 0600
 
 The directory has the mode 0700, as the journal has passwords of sessions. One that other users can read is refused,
 unless it is empty.
 """
 
 import errno
+import logging
 import os
 import re
 import stat
@@ -22,7 +24,10 @@ from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.journal_file import JournalFile, load_steps, open_loaded, read_journal
 from kafkalite.slicing import Steps
 
+LOGGER = logging.getLogger("kafkalite.coordination")
 LOCK, JOURNAL, PORT = "coordination.lock", "coordination.journal", "coordination.port"
+SECRET, SECRET_BYTES, SECRET_MODE = "coordination.secret", 16, 0o600
+SECRET_TEXT = re.compile(rb"[0-9a-f]{%d}" % (2 * SECRET_BYTES))
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 PORT_MIN = 10_000
 ANY_PORT = 0  # the kernel chooses
@@ -50,12 +55,45 @@ class CoordinationDirectory:
         self._disk = disk
         self._lock: File | None = None
 
-    def prepare(self) -> None:
-        """Create the directory. Raises OSError, also where other users have access to it."""
+    def prepare(self, secret: bytes) -> None:
+        """Create the directory and its secret. Raises OSError, also where other users have access to it.
+
+        secret: a random one, for a directory that has none.
+        """
         try:
             os.makedirs(self.path, 0o700)
         except FileExistsError:
             self._check()
+        if not os.path.exists(os.path.join(self.path, SECRET)):
+            self._create_secret(secret)
+
+    def _create_secret(self, secret: bytes) -> None:
+        """Create the file with its contents, unless another process does so at the same time."""
+        path, text = os.path.join(self.path, SECRET), secret.hex()
+        temporary = f"{path}.{text[:8]}"
+        with open(os.open(temporary, os.O_CREAT | os.O_WRONLY, SECRET_MODE), "w", encoding="ascii") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            LOGGER.debug("%s: another process has created it", path)
+        finally:
+            os.unlink(temporary)
+
+    def secret(self) -> bytes:
+        """Return the secret. Raises OSError; ConnectionLossError: no process has prepared the directory yet."""
+        path = os.path.join(self.path, SECRET)
+        try:
+            with open(path, "rb") as file:
+                text = file.read(2 * SECRET_BYTES + 2).strip()
+        except FileNotFoundError:
+            raise ConnectionLossError(detail=f"{self.path}: no process serves the directory yet") from None
+        if not SECRET_TEXT.fullmatch(text):
+            reason = f"it must have {2 * SECRET_BYTES} hexadecimal digits: stop all brokers, and remove it"
+            raise OSError(errno.EINVAL, reason, path)
+        return bytes.fromhex(text.decode())
 
     def _check(self) -> None:
         status = os.stat(self.path)

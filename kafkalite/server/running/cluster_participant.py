@@ -98,6 +98,8 @@ class ClusterParticipant:
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._served = self._served_coordination()
+        if self._served is not None:
+            self._access = self._served.access
         self._sessions = BrokerSessions(self, self._connect, resources.clock, wait_ms)
 
     # The start and the stop.

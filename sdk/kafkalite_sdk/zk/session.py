@@ -237,7 +237,7 @@ class ClientSessions:
         assert self._clock is not None
         self._session = connect_zookeeper(
             self._service.servers, self._timeout_ms, self._established,
-            dial=self._connecting, clock=self._clock, random=self._random, access=self._access,
+            dial=self._connecting, clock=self._clock, random=self._random, access=self._connecting.access(self._access),
             on_lost=self._lost, on_suspended=self._suspended, on_resumed=self._resumed,
         )  # fmt: skip
 
@@ -299,15 +299,20 @@ class _Dialing:
 
     def __init__(self, service: Service, connect: Dial) -> None:
         self.reason = ""
+        self._secret = b""
         self._connect = connect
         self._directory = None if service.directory is None else _directory(service.directory)
+
+    def access(self, given: Access) -> Access:
+        """Return the access of sessions: with the secret of the directory, if the tree is in one."""
+        return given if self._directory is None else given._replace(secret=lambda: self._secret)
 
     async def __call__(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
     ) -> None:
         try:
             if self._directory is not None:
-                host, port = SERVED_HOST, self._directory.port()
+                host, port, self._secret = SERVED_HOST, self._directory.port(), self._directory.secret()
             await self._connect(protocol, host, port, ssl)
         except OSError as error:
             self.reason = f"{host}:{port}: {reason_of(error)}"

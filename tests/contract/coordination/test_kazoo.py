@@ -42,6 +42,11 @@ class Serving:
     def address(self) -> str:
         return f"{HOST}:{self._directory.port()}"
 
+    @property
+    def secret(self) -> bytes:
+        """What a new session needs."""
+        return self._directory.secret()
+
     def kill(self) -> None:
         """Kill the process that serves, and return when the next one does."""
         after = start_process(self.path)
@@ -68,7 +73,7 @@ def connect(serving: Serving) -> Iterator[Callable[[], KazooClient]]:
     clients = []
 
     def connect() -> KazooClient:
-        clients.append(KazooClient(serving.address, timeout=6.0))
+        clients.append(KazooClient(serving.address, timeout=6.0, client_id=(0, serving.secret)))
         clients[-1].start(DEADLINE_S)
         return clients[-1]
 

@@ -14,6 +14,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.served.coordination import HOST, SERVERS
 from kafkalite.coordination.served.directory import CoordinationDirectory
+from kafkalite.coordination.zookeeper.access import Access
 from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
 from kafkalite.net.client.connection import dial
 from kafkalite.server.broker import Broker, StartError
@@ -57,6 +58,7 @@ class Visitor:
         self.session = await completed(
             lambda then: connect_zookeeper(
                 SERVERS, SESSION_MS, then, dial=self._dial, clock=self._clock, random=SystemRandom(),
+                access=Access(secret=self._directory.secret),
                 on_lost=self._count_loss, on_resumed=lambda: self.resumed.put_nowait(None),
             )
         )  # fmt: skip

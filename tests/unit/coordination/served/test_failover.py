@@ -60,6 +60,7 @@ class Member:
         session: ZooKeeperSession = await completed(
             lambda then: connect_zookeeper(
                 SERVERS, 6000, then, dial=self.served.dial, clock=self.clock, random=SystemRandom(),
+                access=self.served.access,
                 on_lost=lambda: note("lost"), on_suspended=lambda: note("suspended"),
                 on_resumed=lambda: note("resumed"),
             )
