@@ -23,7 +23,7 @@ import errno
 import os
 import ssl as ssl_module
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -504,6 +504,28 @@ class MemoryNetwork:
         hold = HeldBytes(self, (sender, receiver), contents, begun)
         self.holds.append(hold)
         return hold
+
+    def hold_responses(self, host: str, port: int, clients: Collection[str]) -> Callable[[], None]:
+        """Hold back what an address sends on its open connections from some hosts; returns what lets it arrive.
+
+        The other direction works, and so do other connections of these hosts, as those that the address has opened.
+
+        Arguments:
+            host, port: the listening address.
+            clients: the hosts that receive nothing.
+        """
+        server = self.servers.get((host, port))
+        links = [] if server is None else [each for each in server.links if each.client_half.host in clients]
+        halves = [each.server_half for each in links if not each.server_half.held]
+        for half in halves:
+            half.held = True
+
+        def release() -> None:
+            for half in halves:
+                half.held = False
+                half.schedule()
+
+        return release
 
     def writing(self, half: MemoryTransport, data: Any) -> None:
         """A transport is about to send bytes."""

@@ -6,7 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
+from kafkalite.protocol.stored.transaction_records import STATUSES
+from kafkalite.records import Builder
+from kafkalite.state.transactions.metadata import TransactionDeleted, TransactionMetadata
+from kafkalite.state.transactions.states import TransactionState
 from tests.kit.transactions.checker import check, check_inputs
+from tests.kit.transactions.decisions import Decision, check_decisions, decisions_of
 from tests.kit.transactions.history import DAMAGED, History, Outcome, Partition, Source, Transaction, number_of
 from tests.kit.transactions.markers import Entry, check_markers
 
@@ -297,6 +303,28 @@ def test_anomaly_of_markers_is_found(
     assert check_markers(written.history, logs, markers_of_tv2=True) == []
     change(written, logs)
     assert {each.name for each in check_markers(written.history, logs, markers_of_tv2=True)} == anomalies
+
+
+def test_a_marker_without_a_decision_is_found() -> None:
+    """A decision of another epoch, or with another outcome, is none of this marker."""
+    logs = {P: [Entry(0, 0, 7, 0, (1,)), marker(1, committed=True, epoch=1)]}
+    assert list(check_decisions(logs, [Decision(logs[P][1].producer_id, 1, committed=True)])) == []
+    for other in ((1, False), (2, True)):
+        (found,) = check_decisions(logs, [Decision(logs[P][1].producer_id, *other)])
+        assert found.name == "undecided-marker"
+
+
+def test_decisions_are_the_prepared_states_of_a_log() -> None:
+    serde, builder = TransactionRecordSerde(), Builder(1 << 20)
+    ongoing = TransactionMetadata("a", 7, 0, 60_000, 0)._replace(state=TransactionState.ONGOING, partitions=frozenset())
+    for epoch, state in enumerate(TransactionState):
+        if state in STATUSES:
+            builder.append(0, *serde.encode(ongoing._replace(state=state, producer_epoch=epoch)))
+    builder.append(0, *serde.encode(TransactionDeleted("a")))
+    found = set(decisions_of(builder.build(0)))
+    epochs = {state: epoch for epoch, state in enumerate(TransactionState)}
+    commit, abort = epochs[TransactionState.PREPARE_COMMIT], epochs[TransactionState.PREPARE_ABORT]
+    assert found == {Decision(7, commit, committed=True), Decision(7, abort, committed=False)}
 
 
 def test_number_of_a_value() -> None:

@@ -11,17 +11,18 @@ from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.checker import ViolationError
 from tests.kit.transactions.applications import Copier, Loader
 from tests.kit.transactions.checker import check, check_inputs
+from tests.kit.transactions.decisions import check_decisions, read_decisions
 from tests.kit.transactions.history import Outcome, Partition
 from tests.kit.transactions.markers import check_markers
 from tests.kit.transactions.readers import CommittedReader, committed_offsets, read_entries, wait_stable
 from tests.kit.transactions.wire import Retries, Wire
 from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.world import run
-from tests.story.replication.faults import ReplicaFaults
 from tests.story.replication.final_checks import check_replicas
 from tests.story.replication.observer import Observer
 from tests.story.replication.test_three_replicas import until_in_sync
-from tests.story.transactions.world import Supervisor, TransactionWorld
+from tests.story.transactions.faults import TransactionFaults
+from tests.story.transactions.world import STATE_PARTITIONS, Supervisor, TransactionWorld
 
 SECONDS = 4.0
 STABLE_S = 10.0  # beyond the transaction timeout
@@ -52,7 +53,7 @@ async def scenario(world: TransactionWorld) -> dict[str, int]:
     reading, reader = True, world.connect()
     follower = CommittedReader(reader, world.history, "follower", partitions_of(IN, MIDDLE, OUT))
     following = asyncio.ensure_future(follower.run(lambda: reading, lambda: world.random.uniform(0.1, 0.5)))
-    faults = ReplicaFaults(world, observer)
+    faults = TransactionFaults(world, observer)
     await asyncio.gather(faults.inject(until), loader.run(until), *(each.run(until) for each in copiers))
     await loader.stop()
     wire = world.connect()
@@ -124,6 +125,7 @@ async def _check(world: TransactionWorld, wire: Wire) -> None:
         anomalies += check_inputs(history, FULL, target, committed, inputs)
     logs = await read_entries(wire, partitions)
     anomalies += check_markers(history, logs, markers_of_tv2=world.version == 2)
+    anomalies += check_decisions(logs, await read_decisions(wire, STATE_PARTITIONS))
     if anomalies:
         raise ViolationError("\n".join(map(str, anomalies[:20])))
 

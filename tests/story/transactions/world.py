@@ -19,8 +19,9 @@ TIMEOUTS_MS = (1_500, 3_000, 5_000)
 LIFETIMES_S = (1.0, 3.0, 10.0)
 RESTARTS_S = (0.0, 0.05, 0.5)
 CALL_S = (0.7, 2.0, 5.0)
+STATE_PARTITIONS = 3
 SETTINGS: dict[str, SettingValue] = {
-    "transaction.state.log.num.partitions": 3,
+    "transaction.state.log.num.partitions": STATE_PARTITIONS,
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
 }

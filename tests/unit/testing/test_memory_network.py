@@ -209,6 +209,24 @@ def test_a_hold_that_is_released_or_whose_connection_ends_holds_nothing_back() -
     connected(scenario)
 
 
+def test_responses_to_some_hosts_are_held_back() -> None:
+    async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
+        assert network.hold_responses("unknown", 9092, ["client"])() is None
+        network.hold_responses("broker", 9092, ["other"])
+        server.transport.write(b"one,")
+        await pass_time(1.0)
+        release = network.hold_responses("broker", 9092, ["client"])
+        client.transport.write(b"request")
+        server.transport.write(b"two")
+        await pass_time(1.0)
+        assert (client.data, server.data) == (b"one,", b"request")
+        release()
+        await pass_time(1.0)
+        assert client.data == b"one,two"
+
+    connected(scenario)
+
+
 def test_refused_and_unknown_addresses() -> None:
     async def scenario(network: MemoryNetwork, client: Half, server: Half) -> None:
         network.refuse("broker", 9092)
