@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from kafkalite.config.keys import SettingValue
 from kafkalite.testing.memory_network import HeldBytes
 from kafkalite.testing.virtual_loop import pass_time, virtual_wall_ms
 from tests.fix_torture import SHORT
@@ -34,12 +36,14 @@ from tests.story.transactions.world import TransactionWorld
 
 TIMES = 6  # of each kind, in `make test`
 LONG = 1_000
+OF_A_CLUSTER = 250  # late requests; more take another cluster, with the next seed
 SEED = 1
 P: Partition = ("orders", 0)
 Q: Partition = ("orders", 1)
 CALL_S = 0.3
 ARRIVAL_S = 0.05
 MARKERS_S = 60.0
+SETTINGS: dict[str, SettingValue] = {"kafkalite.group.peer.timeout.ms": 300}  # until a coordinator repeats its markers
 STABLE_S = 60.0
 CLIENT = "client"
 FULL = "the last reading"
@@ -167,7 +171,14 @@ def anomalies_of(
     directory: Path, version: int, kind: Callable[[LateRequests], Awaitable[None]], times: int
 ) -> list[Anomaly]:
     """The anomalies of many late requests of a kind, each of a producer of its own."""
+    found: list[Anomaly] = []
+    for begin in range(0, times, OF_A_CLUSTER):
+        seed, count = SEED + begin // OF_A_CLUSTER, min(OF_A_CLUSTER, times - begin)
+        found += _anomalies_of_a_cluster(directory, version, kind, count, seed)
+    return found
 
+
+def _anomalies_of_a_cluster(directory: Path, version: int, kind: Kind, times: int, seed: int) -> list[Anomaly]:
     async def main(world: TransactionWorld) -> list[Anomaly]:
         administrator = Administrator(world)
         assert await administrator.create(P[0], 2, 3)
@@ -196,7 +207,7 @@ def anomalies_of(
         print(world.counts)
         return anomalies
 
-    return run(directory, SEED, main, TransactionWorld)
+    return run(directory, seed, main, partial(TransactionWorld, settings=SETTINGS))
 
 
 @pytest.fixture
