@@ -142,6 +142,16 @@ async def test_each_session_has_the_next_epoch(client: Client, version: int) -> 
     assert await Producer(client).init(version, timeout_ms=2**31 - 1) == Error.INVALID_TRANSACTION_TIMEOUT
 
 
+async def test_the_longest_id(producer: Producer) -> None:
+    """A string of Kafka's protocol has at most 32,767 bytes, and so has a key of `__transaction_state`."""
+    long = Producer(producer.client, "x" * (2**15 - 1))
+    for epoch in (0, 1):
+        assert (await long.init(), long.epoch) == (Error.NONE, epoch)
+    assert await long.add(("t", 0)) == [Error.NONE]
+    assert await long.end() == Error.NONE
+    assert (await long.state()).transaction_state == "CompleteCommit"
+
+
 @pytest.mark.parametrize(("version", "error"), [(3, Error.INVALID_PRODUCER_EPOCH), (4, Error.PRODUCER_FENCED)])
 async def test_fenced_session_has_the_error_of_its_version(producer: Producer, version: int, error: Error) -> None:
     producer.epoch = 7

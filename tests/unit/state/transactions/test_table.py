@@ -1,8 +1,12 @@
 """Each row of the table of transactions: the error, or the state, id and epoch that follow."""
 
 import gc
+import resource
+import time
 import tracemalloc
+from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -297,7 +301,39 @@ def test_an_idle_id_needs_at_most_600_bytes(record_property) -> None:
     assert used <= 600
 
 
-@pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001, 2**31 - 1])
+@pytest.mark.torture
+@pytest.mark.long_form
+def test_a_million_ids_are_kept_and_expire_in_short_steps(record_property: Callable[[str, object], None]) -> None:
+    """A client that never repeats an id costs 600 bytes for each until it expires, and delays no other one."""
+    machine, count = TransactionMachine(), 1_000_000
+    before = resident_bytes()
+    for number in range(count):
+        record = TransactionMetadata(f"flights-processor-{number:07d}", 10_000 + number, 300, 60_000, number)
+        machine.apply(record._replace(state=State.COMPLETE_COMMIT, start_ms=number, version=2))
+    used = (resident_bytes() - before) / count
+    gc.collect()
+    gc.freeze()  # as a broker does after a load
+    longest, steps = 0.0, 0
+    try:
+        while machine.transactions:
+            begin = time.thread_time()
+            effects = machine.fire_timer(("expiry",), Now(1_000, 10**12))
+            for each in effects.records:
+                machine.apply(each)
+            longest, steps = max(longest, time.thread_time() - begin), steps + 1
+    finally:
+        gc.unfreeze()
+    record_property("summary", f"{used:.0f} bytes per id; {steps} steps, the longest {longest * 1000:.1f} ms")
+    assert used <= 700, "600 and the fragments of the allocator"
+    assert steps >= count // STEP_IDS
+
+
+def resident_bytes() -> int:
+    """The memory of this process that is resident."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize("timeout_ms", [-(2**31), -1, 0, 900_001, 2**31 - 1])
 def test_timeouts_out_of_range_are_refused(timeout_ms: int) -> None:
     effects = TransactionMachine().init_producer_id(InitProducerId("t", timeout_ms), "token", NOW)
     assert error_of(effects) == Error.INVALID_TRANSACTION_TIMEOUT
