@@ -124,14 +124,14 @@ torture: build .venv/stamp-test build/stamp-asan
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 	$(if $(SUITES),$(MAKE) suites)
 
-#: make suites    tests of other projects, also with our client in aiokafka's place (AIOKAFKA=checkout FASTSTREAM= CONCURRENT= AMGI= TASKIQ= ARROYO=)
+#: make suites    tests of other projects, also with our client in aiokafka's place (AIOKAFKA=checkout FASTSTREAM= CONCURRENT= AMGI= TASKIQ= ARROYO= LIBRDKAFKA= FRANZ_GO=)
 RUN_SUITE = -m tests.suites $(1) $(abspath $($(2))) -q --timeout 120 $(PYTEST_ARGS)
 RUN_FRAMEWORK = $(if $($(2)),.venv-suite-$(1)/bin/python $(call RUN_SUITE,$(1),$(2)))
 SUITE_STAMP = $(if $($(2)),.venv-suite-$(1)/stamp)
-SUITES = $(AIOKAFKA)$(FASTSTREAM)$(CONCURRENT)$(AMGI)$(TASKIQ)$(ARROYO)
+SUITES = $(AIOKAFKA)$(FASTSTREAM)$(CONCURRENT)$(AMGI)$(TASKIQ)$(ARROYO)$(LIBRDKAFKA)$(FRANZ_GO)
 suites: build .venv/stamp-test $(call SUITE_STAMP,faststream,FASTSTREAM) $(call SUITE_STAMP,concurrent,CONCURRENT)
 suites: $(call SUITE_STAMP,amgi,AMGI) $(call SUITE_STAMP,taskiq,TASKIQ) $(call SUITE_STAMP,arroyo,ARROYO)
-	$(if $(SUITES),,$(error one of AIOKAFKA, FASTSTREAM, CONCURRENT, AMGI, TASKIQ and ARROYO is missing: the clone of a project))
+	$(if $(SUITES),,$(error one of AIOKAFKA, FASTSTREAM, CONCURRENT, AMGI, TASKIQ, ARROYO, LIBRDKAFKA and FRANZ_GO is missing: the clone of a project))
 	$(if $(AIOKAFKA),$(BIN)/python $(call RUN_SUITE,aiokafka,AIOKAFKA))
 	$(call RUN_FRAMEWORK,faststream,FASTSTREAM)
 	$(if $(FASTSTREAM),CLIENT=aiokafka $(call RUN_FRAMEWORK,faststream,FASTSTREAM))
@@ -141,6 +141,8 @@ suites: $(call SUITE_STAMP,amgi,AMGI) $(call SUITE_STAMP,taskiq,TASKIQ) $(call S
 	$(if $(AMGI),CLIENT=aiokafka $(call RUN_FRAMEWORK,amgi,AMGI))
 	$(call RUN_FRAMEWORK,taskiq,TASKIQ)
 	$(call RUN_FRAMEWORK,arroyo,ARROYO)
+	$(if $(LIBRDKAFKA),$(BIN)/python -m tests.suites librdkafka $(abspath $(LIBRDKAFKA)))
+	$(if $(FRANZ_GO),$(BIN)/python -m tests.suites franz-go $(abspath $(FRANZ_GO)))
 
 #: make torture-spark  the pipeline under 300 kills and 200 reads of history; then its tests on PySpark 4.3
 torture-spark: LONG = --timeout 28800 -o faulthandler_timeout=28860

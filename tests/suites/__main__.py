@@ -1,10 +1,11 @@
 """Runs the tests of another project on a broker of its own.
 
     python -m tests.suites aiokafka|faststream|concurrent|amgi|taskiq|arroyo CHECKOUT [ARGUMENTS OF PYTEST ...]
+    python -m tests.suites librdkafka|franz-go CHECKOUT [TESTS ...]
 
 CHECKOUT: a clone of the project, as its source distribution has no tests. Projects on aiokafka get
 `kafkalite_sdk.compat.aiokafka` in its place; CLIENT=aiokafka runs frameworks with aiokafka itself. AGAINST chooses the
-broker, see `tests.kit.brokers`. The exit code is that of pytest.
+broker, see `tests.kit.brokers`; librdkafka and franz-go have three brokers. The exit code is that of pytest.
 """
 
 import os
@@ -15,10 +16,12 @@ import tempfile
 from pathlib import Path
 
 from tests.kit.brokers import broker_under_test
+from tests.suites.compiled import COMPILED
 from tests.suites.frameworks import FRAMEWORKS, ON_AIOKAFKA
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"num.partitions": "2"}
+THREE_BROKERS = {"num.partitions": "4", "auto.create.topics.enable": "true", "transaction.state.log.min.isr": "2"}
 AIOKAFKA_FILES = (
     "test_producer.py",
     "test_transactional_producer.py",
@@ -47,8 +50,19 @@ def command(suite: str, checkout: Path, directory: Path, address: str) -> list[s
     return [*(OURS if ours else ["pytest"]), *FRAMEWORKS[suite](checkout, directory, address)]
 
 
+def run_compiled(suite: str, checkout: Path, tests: tuple[str, ...]) -> int:
+    """Run tests of a client that is compiled, on three brokers. Returns 0 if all have passed."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "suite"
+        directory.mkdir()
+        with broker_under_test(Path(name) / "broker", THREE_BROKERS, "kafkalite-cluster") as broker:
+            return COMPILED[suite](checkout, directory, broker.address, tests)
+
+
 def main(suite: str, checkout: str, *arguments: str) -> int:
     """Run a suite. Returns the exit code of pytest."""
+    if suite in COMPILED:
+        return run_compiled(suite, Path(checkout).resolve(), arguments)
     settings = SETTINGS if suite == "aiokafka" else {}
     with tempfile.TemporaryDirectory() as name, broker_under_test(Path(name) / "broker", settings) as broker:
         directory = Path(name) / "suite"
