@@ -9,7 +9,7 @@ Source: KafkaController.scala (processReplicaLeaderElection), Election.scala (le
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.known_topics import Partition
-from kafkalite.state.controller.partitions.leader_elections import preferred_state
+from kafkalite.state.controller.partitions.leader_elections import state_in_next_epoch
 from kafkalite.state.controller.values import LeaderAndIsr
 
 
@@ -34,3 +34,10 @@ def can_lead_preferred(context: ControllerContext, partition: Partition) -> bool
     """Whether the preferred replica could lead: it is online, in sync, and its broker does not shut down."""
     preferred, state = partition.replicas[0], partition.current
     return state is not None and preferred in state.isr and preferred in context.candidates(partition)
+
+
+def preferred_state(state: LeaderAndIsr, preferred: int, controller_epoch: int) -> LeaderAndIsr:
+    """The state after `state`, in the term `controller_epoch`, in which `preferred` leads: the first replica, which is
+    online and in sync (KIP-183).
+    """
+    return state_in_next_epoch(state, preferred, state.isr, controller_epoch, state.eligible)

@@ -4,19 +4,21 @@
    leader. The config of its topic is read then, and again after each change of configs.
 2. Where the topic allows it (`unclean.leader.election.enable`), the controller elects by itself; where it does not, a
    client may request it (ElectLeaders).
-3. Records that were acknowledged may be lost: so the elected replica recovers (`partitions/leader_elections`,
-   `unclean_state`).
+3. Records that were acknowledged may be lost: so the elected replica recovers (`unclean_state`).
 
 The events (`partitions/events`), actions and requests of partitions call this: it imports none of them.
 Source: PartitionStateMachine.scala (collectUncleanLeaderElectionState), KafkaController.scala
 (processTopicUncleanLeaderElectionEnable, processReplicaLeaderElection) of Kafka 3.9.
 """
 
+from collections.abc import Sequence
+
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import TopicConfigsRead
 from kafkalite.state.controller.known_topics import Partition
-from kafkalite.state.controller.partitions.leader_elections import unclean_state
+from kafkalite.state.controller.partitions.eligible_replicas import eligible_replicas
+from kafkalite.state.controller.partitions.leader_elections import state_in_next_epoch
 from kafkalite.state.controller.states import PartitionState
 from kafkalite.state.controller.values import NO_LEADER, LeaderAndIsr
 
@@ -66,3 +68,27 @@ def elect_unclean(context: ControllerContext, partition: Partition, done: int) -
     minimum = context.minimum(partition)
     chosen = unclean_state(partition.current, context.candidates(partition), context.settings.epoch, minimum)
     return KafkaErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if chosen is None else chosen
+
+
+def unclean_state(
+    state: LeaderAndIsr, candidates: Sequence[int], controller_epoch: int, minimum: int = 1
+) -> LeaderAndIsr | None:
+    """The state in which a replica leads that is not in sync: it is the ISR alone, and recovers (KIP-704).
+
+    An eligible replica is elected before others. Nothing is lost with it, so it needs no recovery, and the members of
+    the ISR of before are eligible.
+
+    Arguments:
+        state: the current state.
+        candidates: the replicas that are online, the first one leads. Without one the result is None.
+        controller_epoch: of the term.
+        minimum: of in-sync replicas.
+    """
+    for leader in candidates:
+        if leader in state.eligible:
+            eligible = eligible_replicas(state, (leader,), minimum)
+            return state_in_next_epoch(state, leader, (leader,), controller_epoch, eligible)
+    if not candidates:
+        return None
+    leader = candidates[0]
+    return LeaderAndIsr(leader, state.leader_epoch + 1, (leader,), controller_epoch, recovering=True)

@@ -19,7 +19,7 @@ from kafkalite.cluster.partition import leader
 from kafkalite.cluster.partition.state import PartitionState
 from kafkalite.errors import KafkaError
 from kafkalite.server.hosting.replica_files import ReplicaFiles
-from kafkalite.state.controller import effects
+from kafkalite.state.controller import effects, unclean_election
 from kafkalite.state.controller.context import ControllerContext
 from kafkalite.state.controller.events import RequestedIsr
 from kafkalite.state.controller.known_topics import Partition
@@ -119,7 +119,7 @@ def lossy_broker_kept_in_the_isr(patch: pytest.MonkeyPatch) -> None:
 
 def no_eligible_replicas(patch: pytest.MonkeyPatch) -> None:
     """The controller forgets the members that leave an ISR below the minimum."""
-    for module in (leader_elections, requests):
+    for module in (leader_elections, requests, unclean_election):
         patch.setattr(module, "eligible_replicas", lambda *_arguments: ())
 
 

@@ -3,7 +3,8 @@
 `online` are the assigned replicas whose broker is alive and whose log directory works, in the order of the assignment.
 Each election raises the leader epoch. Where the ISR has lost records, eligible replicas become the ISR
 (`eligible_replicas`). Only an unclean election, which a topic config or a request must allow (`unclean_election`),
-elects another replica: records that were acknowledged may be lost.
+elects another replica: records that were acknowledged may be lost. Elections of the preferred replica are in
+`preferred_election`.
 """
 
 from collections.abc import Collection, Sequence
@@ -69,7 +70,7 @@ def next_state(
     eligible = eligible_replicas(state, isr, minimum, lossy if leader == NO_LEADER else {*lossy, *failed})
     if (leader, isr, eligible) == (state.leader, state.isr, state.eligible) and leader not in restarted:
         return None
-    return _next(state, leader, isr, controller_epoch, eligible)
+    return state_in_next_epoch(state, leader, isr, controller_epoch, eligible)
 
 
 def _kept_members(state: LeaderAndIsr, lossy: Collection[int]) -> Replicas:
@@ -82,39 +83,16 @@ def _kept_members(state: LeaderAndIsr, lossy: Collection[int]) -> Replicas:
     return kept or tuple([each for each in state.eligible if each not in lossy]) or state.isr
 
 
-def preferred_state(state: LeaderAndIsr, preferred: int, controller_epoch: int) -> LeaderAndIsr:
-    """The state after `state`, in the term `controller_epoch`, in which `preferred` leads: the first replica, which is
-    online and in sync (KIP-183).
-    """
-    return _next(state, preferred, state.isr, controller_epoch, state.eligible)
-
-
-def unclean_state(
-    state: LeaderAndIsr, candidates: Sequence[int], controller_epoch: int, minimum: int = 1
-) -> LeaderAndIsr | None:
-    """The state in which a replica leads that is not in sync: it is the ISR alone, and recovers (KIP-704).
-
-    An eligible replica is elected before others. Nothing is lost with it, so it needs no recovery, and the members of
-    the ISR of before are eligible.
+def state_in_next_epoch(
+    state: LeaderAndIsr, leader: int, isr: Replicas, controller_epoch: int, eligible: Replicas
+) -> LeaderAndIsr:
+    """The state of the next leader epoch; the registrations are added when it is written.
 
     Arguments:
         state: the current state.
-        candidates: the replicas that are online, the first one leads. Without one the result is None.
-        controller_epoch: of the term.
-        minimum: of in-sync replicas.
+        leader, isr, eligible: of the new state.
+        controller_epoch: for the new state.
     """
-    for leader in candidates:
-        if leader in state.eligible:
-            eligible = eligible_replicas(state, (leader,), minimum)
-            return _next(state, leader, (leader,), controller_epoch, eligible)
-    if not candidates:
-        return None
-    leader = candidates[0]
-    return LeaderAndIsr(leader, state.leader_epoch + 1, (leader,), controller_epoch, recovering=True)
-
-
-def _next(state: LeaderAndIsr, leader: int, isr: Replicas, controller_epoch: int, eligible: Replicas) -> LeaderAndIsr:
-    """The state of the next leader epoch; the registrations are added when it is written."""
     return LeaderAndIsr(leader, state.leader_epoch + 1, isr, controller_epoch, state.recovering, eligible=eligible)
 
 

@@ -8,7 +8,9 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.controller import effects as out
 from kafkalite.state.controller import events as into
 from kafkalite.state.controller.controller import Controller
-from kafkalite.state.controller.partitions.leader_elections import next_state, preferred_state, unclean_state
+from kafkalite.state.controller.partitions.leader_elections import next_state
+from kafkalite.state.controller.preferred_election import preferred_state
+from kafkalite.state.controller.unclean_election import unclean_state
 from kafkalite.state.controller.values import (
     Broker,
     ControllerSettings,
