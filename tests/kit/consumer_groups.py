@@ -90,7 +90,7 @@ class Shard:
         return [answer.result for answer in effects.answers]
 
     def heartbeat(self, request: ConsumerGroupHeartbeat) -> HeartbeatResult:
-        (result,) = self.run(self.machine.heartbeat(request, "token", self.now))
+        (result,) = self.run(self.machine.heartbeats.heartbeat(request, "token", self.now))
         assert isinstance(result, HeartbeatResult)
         return result
 

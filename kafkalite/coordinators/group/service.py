@@ -101,7 +101,8 @@ class GroupService:
         if machine is None:
             return None
         client = client_id or "", f"/{host}"
-        return machine.consumers.fast_heartbeat(group, member_id, instance_id, epoch, client, self._runtime.now_ms())
+        now_ms = self._runtime.now_ms()
+        return machine.consumers.heartbeats.fast_heartbeat(group, member_id, instance_id, epoch, client, now_ms)
 
     def query(
         self, group: str, query: Callable[[GroupMachine], Result], then: Callable[[Result], object], failed: Failed

@@ -4,7 +4,7 @@
 Version notes: in v0 the broker may choose the member id; in v1 the client does (KIP-1082) and may subscribe to a
 pattern. A pattern that RE2 rejects fails with INVALID_REGULAR_EXPRESSION. If `group.coordinator.rebalance.protocols`
 does not contain "consumer", the request fails with UNSUPPORTED_VERSION. The machine is
-`state/groups/consumer/groups.py`.
+`state/groups/consumer/heartbeat.py`.
 """
 
 from collections.abc import Collection, Generator

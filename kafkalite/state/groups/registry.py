@@ -124,7 +124,7 @@ class GroupRegistry:
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
         """ConsumerGroupHeartbeat; GROUP_ID_NOT_FOUND if a group of another type is neither replaced nor converted."""
         if request.group in self._consumers.groups:
-            return self._consumers.heartbeat(request, token, now)
+            return self._consumers.heartbeats.heartbeat(request, token, now)
         classic = self._classic.groups.get(request.group)
         converts = classic is not None and classic.validate_delete() == NON_EMPTY_GROUP
         try:
@@ -135,7 +135,7 @@ class GroupRegistry:
             founding = self._founding(request.group)
         except CommandRejected as rejected:
             return answer_only(token, HeartbeatResult(rejected.code, rejected.message))
-        heartbeat = self._consumers.heartbeat(request, token, now, founding)
+        heartbeat = self._consumers.heartbeats.heartbeat(request, token, now, founding)
         if not converts:
             return self._replacing(request.group, heartbeat, now, CONSUMER)
         effects = Effects()

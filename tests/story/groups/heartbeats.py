@@ -60,7 +60,7 @@ def beaten(machine: GroupMachine, request: ConsumerGroupHeartbeat, now: Now) -> 
     client = request.client_id, request.client_host
     if request != ConsumerGroupHeartbeat(*known, client_id=client[0], client_host=client[1]):
         return None
-    return machine.consumers.fast_heartbeat(known[0], known[1], known[3], known[2], client, now.ms)
+    return machine.consumers.heartbeats.fast_heartbeat(known[0], known[1], known[3], known[2], client, now.ms)
 
 
 def consumer_view(machine: GroupMachine, request: ConsumerGroupHeartbeat) -> tuple[object, ...]:

@@ -73,7 +73,7 @@ def test_records_are_in_the_order_of_kafka(shard: Shard) -> None:
 def test_heartbeat_of_a_stable_member_writes_nothing_and_sets_no_timer(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
-    effects = shard.machine.heartbeat(alice.request(), "t", shard.now)
+    effects = shard.machine.heartbeats.heartbeat(alice.request(), "t", shard.now)
     assert (effects.records, effects.timers, effects.questions) == ([], [], [])
     assert effects.answers[0].result.assignment is None
 

@@ -19,7 +19,9 @@ def shard() -> Shard:
 def beaten(shard: Shard, client: Client) -> int | None:
     """A heartbeat without news, by the short way."""
     request = client.request()
-    return shard.machine.fast_heartbeat("g", request.member_id, None, request.member_epoch, ("", ""), shard.ms)
+    return shard.machine.heartbeats.fast_heartbeat(
+        "g", request.member_id, None, request.member_epoch, ("", ""), shard.ms
+    )
 
 
 def stable(shard: Shard) -> Client:
