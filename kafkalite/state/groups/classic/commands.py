@@ -1,4 +1,5 @@
-"""The commands of a classic group except joins (`groups/classic/join`): requests of members, timers and conversions.
+"""The commands of a classic group: requests of members, timers and conversions. JoinGroup is in `groups/classic/join`,
+SyncGroup in `groups/classic/sync`.
 
 A request is validated and becomes an event of `groups/classic/table`; each function returns the effects.
 """
@@ -9,7 +10,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.classic.group import ClassicCommand, ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
-from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat, Leave, LeaveOf, Left, LeftMember, Sync, Synced
+from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat, Leave, LeaveOf, Left, LeftMember
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
 from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
@@ -18,23 +19,6 @@ STABLE = ClassicState.STABLE
 
 
 # requests of members
-
-
-def sync(group: ClassicGroup, request: Sync, token: Token, now: Now) -> Effects:
-    """Send or fetch the assignment. The result is a `Synced`, delayed until the leader has sent the assignment."""
-    command = ClassicCommand(now, token=token)
-    if error := _validate_sync(group, request):
-        command.effects.answer(token, Synced(error))
-        return command.effects
-    command.member = group.members.all[request.member_id]
-    if group.state is not ClassicState.PREPARING:
-        _end_pending_sync(group, request.member_id, command)
-    if request.member_id == group.members.leader:
-        command.assignments = request.assignments
-        group.transition(ClassicEvent.LEADER_SYNCED, command)
-    else:
-        group.transition(ClassicEvent.MEMBER_SYNCED, command)
-    return command.effects
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, token: Token, now: Now) -> Effects:
@@ -143,15 +127,6 @@ def rebalance_timeout_expired(group: ClassicGroup, now: Now) -> Effects:
     return command.effects
 
 
-def sync_timeout_expired(group: ClassicGroup, now: Now) -> Effects:
-    """Remove the members that did not fetch their assignment in time."""
-    command = ClassicCommand(now)
-    for member_id in list(group.members.pending_sync):
-        group.remove_member(member_id, command)
-    group.transition(ClassicEvent.SYNC_TIMEOUT, command)
-    return command.effects
-
-
 def start_sessions(group: ClassicGroup, now: Now) -> Iterator[Effects]:
     """Start the members' sessions after replay, some at a time. A group above its limit rebalances to shrink."""
     command = ClassicCommand(now)
@@ -180,21 +155,3 @@ def _leave_one(group: ClassicGroup, leaver: LeaveOf, command: ClassicCommand) ->
     if not error and found is not None:
         group.remove_member(found, command)
     return LeftMember(member_id, instance, error)
-
-
-def _validate_sync(group: ClassicGroup, request: Sync) -> int:
-    if error := group.members.validate_member(request.member_id, request.group_instance_id):
-        return error
-    if request.generation != group.generation:
-        return KafkaErrorCode.ILLEGAL_GENERATION
-    if request.protocol_type not in (None, group.protocol_type) or request.protocol not in (None, group.protocol):
-        return KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return KafkaErrorCode.NONE
-
-
-def _end_pending_sync(group: ClassicGroup, member_id: str, command: ClassicCommand) -> None:
-    pending = group.members.pending_sync
-    if member_id in pending:
-        del pending[member_id]
-        if not pending:
-            command.effects.cancel_timer(group.sync_timer())

@@ -27,6 +27,7 @@ from kafkalite.state.groups.classic.requests import (
     unknown_group_error,
 )
 from kafkalite.state.groups.classic.settings import ClassicSettings
+from kafkalite.state.groups.classic.sync import sync, sync_timeout_expired
 from kafkalite.state.groups.classic.table import TRANSITIONS
 from kafkalite.state.groups.group import GroupType
 from kafkalite.state.groups.member_memory import MachineMemory
@@ -92,7 +93,7 @@ class ClassicGroups(GroupType):
         group = self.groups.get(request.group)
         if group is None:
             return answer_only(token, Synced(unknown_group_error(request.group)))
-        return commands.sync(group, request, token, now)
+        return sync(group, request, token, now)
 
     def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
         """Extend the session of a member. The result is an `ErrorOnly`.
@@ -146,7 +147,7 @@ class ClassicGroups(GroupType):
             return commands.session_expired(group, name[3], now)
         if name[2] == "join":
             return commands.rebalance_timeout_expired(group, now)
-        return commands.sync_timeout_expired(group, now)
+        return sync_timeout_expired(group, now)
 
     def apply(self, record: ClassicGroupMetadata | GroupDeleted) -> None:
         """Apply a record (invariant 1)."""
