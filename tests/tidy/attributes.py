@@ -162,5 +162,4 @@ EXCEPTIONS = (
     Exempt("ClassicMember", 13, "the member as JoinGroup describes it"),
     Exempt("Channels", 13, "the channels of a client and their shared settings"),
     Exempt("ConsumerMember", 13, "the protocol state of a member, named as in the protocol"),
-    Exempt("Sender", 13, "queues of one producer by what they wait for"),
 )

@@ -228,7 +228,7 @@ class Driver:
         """A request has failed; an exception ends the producer."""
         try:
             now = self._loop.time()
-            self.sender.lost(call, error, now)
+            self.sender.retries.lost(call, error, now)
             if self._stages is not None:
                 self._stages.request_ended(call.node, now - call.created_s, error)
             self.schedule()

@@ -1,4 +1,4 @@
-"""Decides which batches of a producer leave, in which requests, and which are retried, split or failed.
+"""Decides which batches of a producer leave, in which requests, and which fail.
 
 Pure: no I/O, no clock; randomness is a parameter. The driver (`driver`) sends the requests of `requests`, reports
 their ends, asks for the metadata of `needs_metadata` and, when `needs_producer_id` is set, for an identity, and calls
@@ -8,29 +8,26 @@ Invariants:
 1. Each batch ends once: acknowledged, or failed with the error that a user sees, at its delivery timeout at the latest.
 2. A request has at most one batch per partition, and at most `max_request_bytes` unless it has a single batch.
 3. Each broker has at most `max_in_flight` open requests. A partition without a leader delays no other partition.
-`retries` decides what follows from an error. Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
+`retries` has what follows from an error: a retry after its back-off, a split, or a failure.
+Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
 """
 
-import logging
 from collections.abc import Callable
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.backoff import Backoff
-from kafkalite.errors import DecodeError, KafkaError, KafkaTimeoutError
+from kafkalite.errors import KafkaError, KafkaTimeoutError
 from kafkalite_sdk._speedups.accumulator import RecordAccumulator
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk._speedups.producer_queues import PartitionQueue
 from kafkalite_sdk._speedups.sender_core import ProduceCall, SenderCore
 from kafkalite_sdk.client.cluster_view import NO_LEADER
-from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
+from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, PartitionSender, ProducerId
 from kafkalite_sdk.producer.settings import ProducerSettings
 
 if TYPE_CHECKING:
-    from kafkalite_sdk.producer.retries import PartitionResponse
-
-LOGGER = logging.getLogger("kafkalite_sdk.retries")
+    from kafkalite_sdk.producer.retries import PartitionResponse, Retries
 
 
 class BatchStages(Protocol):
@@ -61,7 +58,7 @@ class Sender(SenderCore):
         producer_id: the identity; NO_PRODUCER_ID = none yet.
         needs_producer_id: the driver must get an identity, or a newer epoch of `producer_id`.
         needs_metadata: topics of which a leader is unknown or wrong.
-        acknowledged, retried, divided: number of batches.
+        acknowledged: number of batches.
         records_acknowledged: number of records.
     """
 
@@ -77,13 +74,45 @@ class Sender(SenderCore):
     ) -> None:
         super().__init__(accumulator, settings, NO_PRODUCER_ID, stages)
         self.needs_metadata: set[str] = set()
-        self.retried = 0
-        self.divided = 0
         self._leader_of = leader_of
-        self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
+        self._random = random
+        self._retries: Retries | None = None
         self._failed = failed
         self._unreachable = unreachable
         self._forgotten_in = NO_PRODUCER_ID  # the identity whose sequences of some partitions are forgotten
+
+    @property
+    def retries(self) -> "Retries":
+        """What follows when a broker does not accept a batch."""
+        if self._retries is None:
+            from kafkalite_sdk.producer.retries import Retries  # a first import of the SDK does not need it
+
+            self._retries = Retries(self, self.needs_metadata, self._leader_of, self._random)
+        return self._retries
+
+    @property
+    def retried(self) -> int:
+        """Number of batches that were sent again."""
+        return 0 if self._retries is None else self._retries.retried
+
+    @property
+    def divided(self) -> int:
+        """Number of batches that were split."""
+        return 0 if self._retries is None else self._retries.divided
+
+    def not_accepted(
+        self,
+        call: ProduceCall,
+        partition: PartitionSender,
+        batch: ProducerBatch,
+        outcome: "PartitionResponse | None",
+        now: float,
+    ) -> None:
+        """End an attempt to send a batch that has failed.
+
+        Arguments: as of `Retries.not_accepted`.
+        """
+        self.retries.not_accepted(call, partition, batch, outcome, now)
 
     @property
     def idle(self) -> bool:
@@ -187,98 +216,6 @@ class Sender(SenderCore):
             partition.accepted(batch)
             self.acknowledge(batch, -1, -1)
             self.admit(partition)
-
-    def lost(self, call: ProduceCall, error: KafkaError, now: float) -> None:
-        """A request has no response: its connection ended, or it timed out.
-
-        Arguments:
-            call: the request.
-            error: why; one that is not retriable fails the batches. A response that does not parse is a lost one: the
-                broker may have appended the batches.
-            now: in seconds of the loop's clock.
-        """
-        self.close_call(call)
-        for partition, batch in call.batches:
-            if error.retriable or isinstance(error, DecodeError):
-                self.needs_metadata.add(batch.topic)
-                batch.in_doubt = True
-                self._retry(partition, batch, error, now)
-            else:
-                self.fail_rejected(partition, batch, self.closed_by or error)
-            self.admit(partition)
-
-    def not_accepted(
-        self,
-        call: ProduceCall,
-        partition: PartitionSender,
-        batch: ProducerBatch,
-        outcome: "PartitionResponse | None",
-        now: float,
-    ) -> None:
-        """End an attempt to send a batch that has failed: retry or fail it, by the response.
-
-        Arguments:
-            call: the request.
-            partition, batch: of the batch.
-            outcome: the error; None = the response has none for the partition.
-            now: in seconds of the loop's clock.
-        """
-        # A first import of the SDK does not need it.
-        from kafkalite_sdk.producer.retries import COMPLETING_PAUSE_S, MAYBE_APPENDED, AfterError, after_error, error_of
-
-        if outcome is None:
-            batch.in_doubt = True
-            self._retry(partition, batch, KafkaError(f"broker {call.node} has reported no outcome"), now)
-            return
-        error = error_of(batch, outcome)
-        settings = self.settings
-        match after_error(error, batch, settings.idempotent, transactional=settings.transactional_id is not None):
-            case AfterError.SPLIT:
-                if self.stages is not None:
-                    self.stages.ended(batch, error)
-                self._split(partition, batch, now)
-            case AfterError.NEW_EPOCH:
-                partition.sequence_lost(batch)
-                self._retry(partition, batch, error, now)
-            case AfterError.WAIT:
-                self._retry(partition, batch, error, now, pause_s=COMPLETING_PAUSE_S)
-            case AfterError.RETRY:
-                partition.leader = NO_LEADER
-                self.needs_metadata.add(batch.topic)
-                batch.in_doubt |= outcome.error_code in MAYBE_APPENDED
-                moved = self._leader_of(batch.topic, batch.partition) not in (NO_LEADER, call.node)
-                self._retry(partition, batch, error, now, pause_s=0.0 if moved and not partition.failures else None)
-            case AfterError.FAIL:
-                self.fail_rejected(partition, batch, error)
-
-    def _split(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
-        self.divided += 1
-        first, second = halves = self.accumulator.split(batch)
-        if batch.base_sequence >= 0:
-            first.base_sequence = batch.base_sequence
-            second.base_sequence = (batch.base_sequence + first.records_count) & SEQUENCE_MASK
-        partition.returned(*halves, instead_of=batch, retry_at=now)
-
-    def _retry(
-        self,
-        partition: PartitionSender,
-        batch: ProducerBatch,
-        error: KafkaError,
-        now: float,
-        *,
-        pause_s: float | None = None,
-    ) -> None:
-        """Return a batch to its partition; it leaves again after `pause_s`, None = after the back-off."""
-        partition.last_error = error
-        if batch.done:  # its records have failed at their deadline
-            partition.rejected(batch)
-            return
-        self.retried += 1
-        LOGGER.debug("%s", error)
-        partition.failures += 1
-        retry_at = now + (self._backoff.delay_s(partition.failures) if pause_s is None else pause_s)
-        partition.returned(batch, instead_of=batch, retry_at=retry_at)
-        self.next_wake = min(self.next_wake, retry_at)
 
     def _fail(self, batch: ProducerBatch, error: BaseException) -> None:
         """Fail a batch, unless its records have failed at their deadline."""

@@ -42,7 +42,7 @@ class World:
             return
         call = self.calls.pop(self.random.randrange(len(self.calls)))
         if self.random.random() < 0.3:
-            self.producer.sender.lost(call, KafkaConnectionError("lost"), self.producer.now)
+            self.producer.sender.retries.lost(call, KafkaConnectionError("lost"), self.producer.now)
         else:
             self.producer.answer(call, *self.random.choices(CODES, k=len(call.batches)))
 
@@ -93,5 +93,5 @@ async def test_a_close_ends_the_records_that_are_not_in_flight_and_the_others_wi
     )
     assert world.producer.requests() == []
     for call in world.calls:
-        world.producer.sender.lost(call, KafkaConnectionError("closed"), world.producer.now)
+        world.producer.sender.retries.lost(call, KafkaConnectionError("closed"), world.producer.now)
     world.check()

@@ -133,7 +133,7 @@ async def test_a_lost_connection_returns_its_batches_in_doubt_with_the_same_sequ
     producer.answer(producer.requests()[0])
     calls = producer.requests()
     for call in calls:
-        producer.sender.lost(call, KafkaConnectionError("gone"), producer.now)
+        producer.sender.retries.lost(call, KafkaConnectionError("gone"), producer.now)
     producer.sender.set_producer_id(ProducerId(7, 1))  # another partition has needed a new epoch
     producer.now = 10.0
     (again,) = producer.requests()

@@ -24,7 +24,7 @@ async def test_records_fail_when_the_delivery_timeout_has_passed():
 
 
 def lose(producer):
-    producer.sender.lost(producer.requests()[0], KafkaConnectionError("cannot connect to b:1: refused"), 0.0)
+    producer.sender.retries.lost(producer.requests()[0], KafkaConnectionError("cannot connect to b:1: refused"), 0.0)
 
 
 def reject(producer):
@@ -66,7 +66,7 @@ async def test_an_expired_batch_in_doubt_leads_to_a_new_epoch_after_the_others_i
     producer.now = 3.0
     (late,) = producer.send()
     for call in producer.requests():
-        producer.sender.lost(call, KafkaConnectionError("gone"), producer.now)
+        producer.sender.retries.lost(call, KafkaConnectionError("gone"), producer.now)
     producer.now = 5.0
     producer.sender.expire(producer.now)
     assert early.done() and not late.done()
@@ -115,7 +115,7 @@ async def test_a_batch_that_has_expired_while_it_was_open_is_not_sent_again(end)
     assert early.done() and not late.done()
     for call in calls:
         if end == "lost":
-            producer.sender.lost(call, KafkaConnectionError("gone"), producer.now)
+            producer.sender.retries.lost(call, KafkaConnectionError("gone"), producer.now)
         else:
             producer.answer(call, end if call is calls[0] else Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
     producer.now = 6.0
@@ -150,12 +150,12 @@ async def test_batches_that_wait_behind_an_open_one_fail_at_their_deadlines():
     producer.answer(producer.requests()[0])
     futures = producer.send(6)
     calls = producer.requests()
-    producer.sender.lost(calls[0], KafkaConnectionError("gone"), producer.now)  # it waits for the others
+    producer.sender.retries.lost(calls[0], KafkaConnectionError("gone"), producer.now)  # it waits for the others
     producer.now = 5.0
     producer.sender.expire(producer.now)
     assert all(type(future.exception()) is KafkaTimeoutError for future in futures)
     for call in calls[1:]:
-        producer.sender.lost(call, KafkaConnectionError("gone"), producer.now)
+        producer.sender.retries.lost(call, KafkaConnectionError("gone"), producer.now)
     assert producer.requests() == []
     assert producer.sender.idle and producer.sender.wake_at(producer.now) == math.inf
     (future,) = producer.send()
@@ -171,7 +171,7 @@ async def test_a_batch_behind_an_expired_one_waits_for_the_back_off_and_no_longe
     producer = Producer(delivery_timeout_s=5.0, retry_backoff_s=10.0, retry_backoff_max_s=10.0)
     producer.send()
     (call,) = producer.requests()
-    producer.sender.lost(call, KafkaConnectionError("gone"), producer.now)
+    producer.sender.retries.lost(call, KafkaConnectionError("gone"), producer.now)
     retry_at = 10.0 * 0.8
     producer.now = 5.0
     producer.sender.expire(producer.now)

@@ -112,7 +112,7 @@ def respond(rng, cluster, producer, open_calls, node, *, faults):
                     leads = producer.leader_of("t", partition.queue.partition) == node
                     if leads and batch.records_count <= cluster.records_max:
                         append(cluster, call, partition)
-            producer.sender.lost(call, KafkaConnectionError("gone"), producer.now)
+            producer.sender.retries.lost(call, KafkaConnectionError("gone"), producer.now)
         return
     call = open_calls[node].pop(0)
     responses = []
