@@ -21,8 +21,8 @@ from kafkalite_sdk.consumer.driver import AnyDriver, Limit, ReturnedRecords
 from kafkalite_sdk.consumer.group_requests import GroupRequests
 from kafkalite_sdk.consumer.listeners import Partitions, RebalanceListener, call_listener
 from kafkalite_sdk.consumer.offsets.auto_commit import AutoCommit
+from kafkalite_sdk.consumer.offsets.offset_reset import Loss, ResetPolicy, replacement
 from kafkalite_sdk.consumer.offsets.positions import PartitionState
-from kafkalite_sdk.consumer.offsets.reset_policy import Loss, ResetPolicy, replacement
 from kafkalite_sdk.membership.settings import AssignmentChange
 
 Assigned = frozenset[TopicPartition]

@@ -25,7 +25,7 @@ from kafkalite_sdk.consumer.arguments import (
     topics_of,
 )
 from kafkalite_sdk.consumer.listeners import RebalanceListener
-from kafkalite_sdk.consumer.offsets.reset_policy import (
+from kafkalite_sdk.consumer.offsets.offset_reset import (
     EARLIEST,
     EARLIEST_TIMESTAMP,
     LATEST,

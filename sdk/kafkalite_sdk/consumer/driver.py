@@ -28,9 +28,9 @@ from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
 from kafkalite_sdk.consumer.iteration import Iteration
 from kafkalite_sdk.consumer.missing_topics import MissingTopics
 from kafkalite_sdk.consumer.offsets.leader_lookups import EpochLookups, LeaderLookups, OffsetLookups
+from kafkalite_sdk.consumer.offsets.offset_reset import Loss, ResetPolicy, replacement
 from kafkalite_sdk.consumer.offsets.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.offsets.positions import Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import Loss, ResetPolicy, replacement
 from kafkalite_sdk.consumer.settings import ConsumerSettings
 from kafkalite_sdk.values import OffsetAndMetadata
 

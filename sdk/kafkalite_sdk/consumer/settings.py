@@ -18,7 +18,7 @@ from kafkalite_sdk.client.arguments import (
 from kafkalite_sdk.client.options import ClientOptions, parse_client
 from kafkalite_sdk.client.settings import ClientSettings
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
-from kafkalite_sdk.consumer.offsets.reset_policy import ResetPolicy, parse_reset_policy
+from kafkalite_sdk.consumer.offsets.offset_reset import ResetPolicy, parse_reset_policy
 
 if TYPE_CHECKING:
     from kafkalite_sdk.membership.assignors import ClassicAssignor

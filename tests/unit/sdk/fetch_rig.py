@@ -7,8 +7,8 @@ from kafkalite_sdk.client.cluster_view import ClusterView
 from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
+from kafkalite_sdk.consumer.offsets.offset_reset import EARLIEST, ResetPolicy
 from kafkalite_sdk.consumer.offsets.positions import Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST, ResetPolicy
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition

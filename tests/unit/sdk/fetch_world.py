@@ -13,8 +13,8 @@ from kafkalite_sdk.client.cluster_view import ClusterView
 from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.fetch.fetcher import Fetcher
+from kafkalite_sdk.consumer.offsets.offset_reset import EARLIEST
 from kafkalite_sdk.consumer.offsets.positions import PartitionState, Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.model import ZERO_UUID, TopicPartition

@@ -1,7 +1,7 @@
 """The fetcher: damaged records, errors of partitions and requests, new leaders, replicas."""
 
 import pytest
-from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST
+from kafkalite_sdk.consumer.offsets.offset_reset import EARLIEST
 
 from kafkalite.errors import CorruptRecordError, DecodeError, KafkaConnectionError, KafkaError
 from kafkalite.protocol.messages.fetch import FetchResponse

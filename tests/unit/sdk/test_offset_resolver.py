@@ -4,9 +4,9 @@ import pytest
 from kafkalite_sdk.client.cluster_view import ClusterView, PartitionView, TopicView
 from kafkalite_sdk.consumer.offsets.committed_offsets import CommittedOffsets
 from kafkalite_sdk.consumer.offsets.leader_lookups import EpochLookups, OffsetLookups
+from kafkalite_sdk.consumer.offsets.offset_reset import EARLIEST, LATEST, ResetPolicy
 from kafkalite_sdk.consumer.offsets.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.offsets.positions import NO_POSITION, Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST, LATEST, ResetPolicy
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, LogTruncationError, NoOffsetForPartitionError
 from kafkalite.model import TopicPartition

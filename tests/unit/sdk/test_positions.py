@@ -1,8 +1,8 @@
 """The positions of a consumer, and where it begins to read."""
 
 import pytest
+from kafkalite_sdk.consumer.offsets.offset_reset import EARLIEST, LATEST, ResetPolicy, parse_reset_policy
 from kafkalite_sdk.consumer.offsets.positions import NO_POSITION, Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST, LATEST, ResetPolicy, parse_reset_policy
 
 from kafkalite.model import TopicPartition
 

@@ -7,9 +7,9 @@ import pytest
 from kafkalite_sdk.consumer.offsets.commits import Commits
 from kafkalite_sdk.consumer.offsets.committed_offsets import CommittedOffsets, FetchOffsetsCall
 from kafkalite_sdk.consumer.offsets.leader_lookups import OffsetLookups
+from kafkalite_sdk.consumer.offsets.offset_reset import EARLIEST
 from kafkalite_sdk.consumer.offsets.offset_resolver import OffsetResolver
 from kafkalite_sdk.consumer.offsets.positions import Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST
 from kafkalite_sdk.membership.settings import MemberIdentity
 from kafkalite_sdk.values import OffsetAndMetadata
 

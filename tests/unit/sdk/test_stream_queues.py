@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
+from kafkalite_sdk.consumer.offsets.offset_reset import LATEST
 from kafkalite_sdk.consumer.offsets.positions import Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import LATEST
 from kafkalite_sdk.consumer.streams.queues import StreamQueues
 
 from kafkalite.model import TopicPartition

@@ -13,8 +13,8 @@ from kafkalite_sdk.client.cluster_view import NO_EPOCH, NO_LEADER, ClusterView, 
 from kafkalite_sdk.consumer.fetch.fetch_node import FetchCall
 from kafkalite_sdk.consumer.fetch.fetch_settings import FetchSettings
 from kafkalite_sdk.consumer.fetch.partition_buffer import PartitionBuffer
+from kafkalite_sdk.consumer.offsets.offset_reset import Loss, ResetPolicy, replacement
 from kafkalite_sdk.consumer.offsets.positions import NO_REPLICA, Positions
-from kafkalite_sdk.consumer.offsets.reset_policy import Loss, ResetPolicy, replacement
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 OUT_OF_RANGE, CORRUPT = KafkaErrorCode.OFFSET_OUT_OF_RANGE, KafkaErrorCode.CORRUPT_MESSAGE

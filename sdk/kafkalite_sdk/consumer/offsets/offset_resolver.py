@@ -3,7 +3,7 @@
 Pure: no I/O, no clock; the wall time is a parameter. Invariants:
 1. An outcome is applied only if the partition still waits for it: a seek, a new assignment or another reset in the
    meantime wins.
-2. A partition without a committed offset is reset by `positions.policy`; without a policy `take_error` names it. One
+2. A partition without a committed offset is reset (`offset_reset`); without a policy `take_error` names it. One
    that has had a position returns to the first one instead.
 3. A position beyond the end of its epoch in the leader's log is behind a truncation (KIP-320): it moves to the end of
    that epoch, or without a policy `take_error` names both offsets.
@@ -14,12 +14,19 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import KafkaError, KafkaErrorCode, LogTruncationError, NoOffsetForPartitionError
+from kafkalite.errors import KafkaError, KafkaErrorCode, LogTruncationError
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.cluster_view import NO_EPOCH, ClusterView
 from kafkalite_sdk.consumer.offsets.leader_lookups import EpochEnd, EpochLookups, OffsetLookups
+from kafkalite_sdk.consumer.offsets.offset_reset import (
+    NO_OFFSET,
+    Loss,
+    ResetPolicy,
+    missing_offset_error,
+    position_found,
+    replacement,
+)
 from kafkalite_sdk.consumer.offsets.positions import PartitionState, Positions, changed_states
-from kafkalite_sdk.consumer.offsets.reset_policy import LATEST, NO_OFFSET, Loss, ResetPolicy, replacement
 from kafkalite_sdk.values import ListedOffset
 
 if TYPE_CHECKING:
@@ -172,15 +179,16 @@ class OffsetResolver:
 
     def _begin_reset(self, state: PartitionState) -> None:
         found = replacement(self._positions.policy, Loss.MISSING, self._origins.get(state, NO_OFFSET))
+        if found is None:
+            self._fail(state, missing_offset_error(state.topic_partition))
+        else:
+            self._move(state, found)
+
+    def _move(self, state: PartitionState, found: int | ResetPolicy) -> None:
         if isinstance(found, int):
             self._positions.seek(state, found)
-        elif found is not None:
-            self._positions.begin_reset(state, found)
         else:
-            text = (
-                f"{state.topic_partition} has no committed offset and auto_offset_reset is 'none'; seek, or commit one"
-            )
-            self._fail(state, NoOffsetForPartitionError(text))
+            self._positions.begin_reset(state, found)
 
     def _find_reset(self, state: PartitionState, policy: ResetPolicy, wall_ms: int) -> None:
         done = partial(self._reset_found, state, policy)
@@ -192,10 +200,8 @@ class OffsetResolver:
             return
         if isinstance(outcome, KafkaError):
             self._fail(state, outcome)
-        elif outcome.offset < 0:
-            self._positions.begin_reset(state, LATEST)  # no record is that late
         else:
-            self._positions.seek(state, outcome.offset)
+            self._move(state, position_found(outcome.offset))
 
     def _validate(self, state: PartitionState) -> None:
         current = self._view.leader_epoch(*state.topic_partition)

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.client.cluster_view import NO_EPOCH
-from kafkalite_sdk.consumer.offsets.reset_policy import ResetPolicy
+from kafkalite_sdk.consumer.offsets.offset_reset import ResetPolicy
 from kafkalite_sdk.values import OffsetAndMetadata
 
 NO_POSITION = NO_REPLICA = UNKNOWN = -1

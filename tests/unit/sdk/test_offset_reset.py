@@ -1,7 +1,7 @@
 """What replaces a lost position."""
 
 import pytest
-from kafkalite_sdk.consumer.offsets.reset_policy import EARLIEST, Loss, ResetPolicy, replacement
+from kafkalite_sdk.consumer.offsets.offset_reset import EARLIEST, LATEST, Loss, ResetPolicy, position_found, replacement
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ def test_what_replaces_a_lost_position(
     policy: ResetPolicy | None, loss: Loss, known_offset: int, found: int | ResetPolicy | None
 ) -> None:
     assert replacement(policy, loss, known_offset) == found
+
+
+@pytest.mark.parametrize(("offset", "position"), [(0, 0), (7, 7), (-1, LATEST)])
+def test_reset_to_a_time_after_the_last_record_ends_at_the_log_end(offset: int, position: int | ResetPolicy) -> None:
+    assert position_found(offset) == position

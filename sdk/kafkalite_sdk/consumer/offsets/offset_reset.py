@@ -1,14 +1,21 @@
-"""The start of a consumer in a partition that has no valid position: `auto_offset_reset` and its effect.
+"""Offset resets: where a consumer begins in a partition that has no valid position, by `auto_offset_reset`.
 
-`replacement` decides what follows a lost position, for all who find one: `offset_resolver` (missing, truncated),
-`assignment_changes` (missing), `fetch/fetch_errors` (out of range) and `driver` (of a topic that was created again).
-Pure: the wall time is a parameter. Sources: OffsetFetcherUtils.java, FetchCollector.java,
+1. `replacement` decides what follows a lost position, for all who find one: `offset_resolver` (missing, truncated),
+   `assignment_changes` (missing), `fetch/fetch_errors` (out of range) and `driver` (of a topic that was created again).
+   Without a policy that is an error, for a missing offset `missing_offset_error`.
+2. `ResetPolicy.timestamp` is what ListOffsets is asked for, `position_found` what its result leads to.
+
+`offset_resolver` asks the leaders, and applies the results to the positions.
+Pure: the wall time is a parameter. Sources: OffsetFetcher.java, OffsetFetcherUtils.java, FetchCollector.java,
 AutoOffsetResetStrategy.java of Apache Kafka 4.3; KIP-1106.
 """
 
 import re
 from enum import Enum
 from typing import NamedTuple
+
+from kafkalite.errors import NoOffsetForPartitionError
+from kafkalite.model import TopicPartition
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
 NO_OFFSET = -1
@@ -57,6 +64,18 @@ def replacement(policy: ResetPolicy | None, loss: Loss, known_offset: int = NO_O
     if known_offset >= 0 and (loss is Loss.MISSING or (loss is Loss.TRUNCATED and policy is not None)):
         return known_offset
     return policy
+
+
+def missing_offset_error(partition: TopicPartition) -> NoOffsetForPartitionError:
+    """The error of `poll` for a partition without a committed offset and without a policy."""
+    return NoOffsetForPartitionError(
+        f"{partition} has no committed offset and auto_offset_reset is 'none'; seek, or commit one"
+    )
+
+
+def position_found(offset: int) -> int | ResetPolicy:
+    """The position of a reset: the offset that ListOffsets has found; -1 = no record is that late, so the log end."""
+    return offset if offset >= 0 else LATEST
 
 
 def parse_reset_policy(text: str) -> ResetPolicy | None:
