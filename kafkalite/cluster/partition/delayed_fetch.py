@@ -1,19 +1,80 @@
-"""Delays fetches until their partitions have enough records.
+"""Delays fetches until their partitions have enough records: when a fetch must wait, and what completes it.
 
 A `DelayedFetch` is attached to each partition that it reads. It is completed by the append that adds the missing bytes,
 by an event that changes the response (deletion, a new leader epoch, a new log start offset), or by its deadline. A
 read_committed fetch waits for the last stable offset: the records of an open transaction do not count. A fetch at a
 follower is completed by the high watermark that the follower learns. Nothing polls.
 
-Whether a response has enough bytes, or must wait, is decided where it is read: `server/requests/pending_fetch`
-(`_bytes_missing`, `_stopped`) for clients, `server/handlers/replica_fetch` (`_is_enough`) for followers. The rules
-differ: a client's response is also enough when a byte limit has left a partition unread.
+Whether a response has enough bytes is decided by `bytes_missing_for_client` and `enough_for_follower`. The rules
+differ: a client's response is also enough when a byte limit has left a partition unread. They ask their callers whether
+a read ended before the last record (`reads.ends_early`): `server/requests/pending_fetch` for clients,
+`server/handlers/replica_fetch` for followers.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from kafkalite.clock import Clock, Timer
+
+
+class FetchedRecords(Protocol):
+    """The part of the read of a partition that decides whether a fetch waits."""
+
+    @property
+    def size(self) -> int:
+        """Of its records, in bytes."""
+
+    @property
+    def error(self) -> int:
+        """A Kafka error code, 0 = none."""
+
+    @property
+    def diverging(self) -> object | None:
+        """The epoch at which the log of the reader diverges; None = it does not."""
+
+
+Read = TypeVar("Read", bound=FetchedRecords)
+Part = TypeVar("Part")
+
+
+def bytes_missing_for_client(
+    reads: Sequence[Read], bytes_min: int, stops_early: Callable[[Sequence[Read]], bool]
+) -> int:
+    """How many bytes a response to a client lacks; 0 or less if it need not wait, as with an error.
+
+    Arguments:
+        reads: of all partitions.
+        bytes_min: `min_bytes` of the request.
+        stops_early: whether a read stopped before the last record: at a byte limit, a segment end or a page-cache miss.
+            It is called only with too few records.
+
+    Source: DelayedFetch.tryComplete.
+    """
+    size = sum(found.size for found in reads)
+    if size >= bytes_min or any(found.error or found.diverging for found in reads):
+        return 0
+    return 0 if size and stops_early(reads) else bytes_min - size
+
+
+def enough_for_follower(
+    news: Iterable[tuple[Part, Read]], bytes_min: int, stops_early: Callable[[Part, Read], bool]
+) -> bool:
+    """Whether a response to a follower need not wait: it has enough bytes, an error or a diverging epoch.
+
+    Arguments:
+        news: the partitions with something to respond, and their reads.
+        bytes_min: `min_bytes` of the request.
+        stops_early: whether a read with records stopped before the last one.
+    """
+    size = 0
+    early = False
+    for part, found in news:
+        if found.error or found.diverging is not None:
+            return True
+        size += found.size
+        if found.size and bytes_min > size:
+            early = early or stops_early(part, found)
+    return bytes_min <= 0 or (size > 0 and (early or size >= bytes_min))
 
 
 class FetchedPartition(Protocol):

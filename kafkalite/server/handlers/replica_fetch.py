@@ -23,6 +23,7 @@ from itertools import groupby
 
 from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome, Timer
+from kafkalite.cluster.partition.delayed_fetch import enough_for_follower
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.reads import PartitionRead, ends_early
 from kafkalite.cluster.partition.replica_reads import find_rejection, log_end_of, read_to_log_end, record
@@ -200,7 +201,7 @@ class ReplicaFetch:
     # What follows.
 
     def _visited(self, news: list[News]) -> None:
-        if self._due or self._is_enough(news):
+        if self._due or enough_for_follower(news, self._bytes_min, stops_early):
             self._answer(news)
             return
         for part, _ in news:
@@ -213,17 +214,6 @@ class ReplicaFetch:
             self._serve()
         else:
             self._wait(news)
-
-    def _is_enough(self, news: list[News]) -> bool:
-        size = 0
-        early = False
-        for part, found in news:
-            if found.error or found.diverging is not None:
-                return True
-            size += found.size
-            if found.size and self._bytes_min > size:
-                early = early or (isinstance(part.handle, Partition) and ends_early(part.handle, found))
-        return self._bytes_min <= 0 or (size > 0 and (early or size >= self._bytes_min))
 
     def _wait(self, news: list[News]) -> None:
         """Wait for a mark, at most until the deadline."""
@@ -343,6 +333,11 @@ class ReplicaFetch:
             listed = partitions.finish()
             topics.add(TopicResponse(topic=name, topic_id=topic_id, partitions=listed), 1 + len(listed))
         return FetchResponse(session_id=session_id, responses=topics.finish())
+
+
+def stops_early(part: ReplicaPartition, found: PartitionRead) -> bool:
+    """Whether the read of a partition with records ended before its last record."""
+    return isinstance(part.handle, Partition) and ends_early(part.handle, found)
 
 
 def read_ahead_done(part: ReplicaPartition, outcome: Outcome) -> None:

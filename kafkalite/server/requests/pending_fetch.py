@@ -1,12 +1,12 @@
 """Reads the partitions of a client's fetch, waits for `min_bytes` if they have too few, and builds the response."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from itertools import groupby
 
 from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
-from kafkalite.cluster.partition.delayed_fetch import DelayedFetch
+from kafkalite.cluster.partition.delayed_fetch import DelayedFetch, bytes_missing_for_client
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.reads import PartitionRead, ends_early, read
 from kafkalite.model import READ_COMMITTED
@@ -99,15 +99,9 @@ class PendingFetch:
             self._delay(missing)
 
     def _bytes_missing(self, reads: list[PartitionRead]) -> int:
-        """Return how many bytes the response lacks; 0 or less if it need not wait, as with an error or a diverging
-        epoch.
-        """
-        size = sum(found.size for found in reads)
-        if size >= self._bytes_min or any(found.error or found.diverging for found in reads):
-            return 0
-        return 0 if size and self._stopped(reads) else self._bytes_min - size
+        return bytes_missing_for_client(reads, self._bytes_min, self._stops_early)
 
-    def _stopped(self, reads: list[PartitionRead]) -> bool:
+    def _stops_early(self, reads: Sequence[PartitionRead]) -> bool:
         """Return whether a read ended before the last record: at a byte limit, a segment end or a page-cache miss."""
         for part, found in zip(self._context.partitions, reads, strict=True):
             if not isinstance(part.handle, Partition):
