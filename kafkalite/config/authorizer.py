@@ -2,7 +2,7 @@
 
 A name is that of one of Kafka's classes, whose rules are built in, or of an entry point of the group
 `kafkalite.authorizers`: a callable that takes the texts of the configuration and returns an authorizer
-(`state/authorizer/authorizer`). No class is loaded by a name from elsewhere.
+(`state/authorizer/interface`). No class is loaded by a name from elsewhere.
 """
 
 import re

@@ -34,7 +34,7 @@ from threading import Event
 
 import pytest
 
-from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
+from kafkalite.cluster.configs.expiring_nodes import EXPIRATION_MS
 from kafkalite.cluster.metadata.store import EXPIRATION_CHECK_S
 from perf.loads.fairness.waits import Wait, summary_ms
 from perf.process import memory

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalite.clock import Clock, Outcome, Timer
-from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
+from kafkalite.cluster.configs.expiring_nodes import EXPIRATION_MS
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, NoNodeError, SessionExpiredError

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalite.callbacks import fail_on_exception
 from kafkalite.clock import Clock, Outcome, Then, await_outcome
-from kafkalite.cluster.configs.change_notifications import EXPIRED_MAX, ChangeNotifications, Notice, deletions
+from kafkalite.cluster.configs.expiring_nodes import EXPIRED_MAX, ExpiringNode, ExpiringNodes, deletions
 from kafkalite.cluster.configs.reads import Texts, stored_configs, stored_group_configs
 from kafkalite.cluster.configs.writes import ConfigChange, ConfigNode, ConfigWriter, Written, topic_node
 from kafkalite.cluster.coordination_errors import code_of
@@ -57,7 +57,7 @@ class MetadataStore:
         self._session = session
         self._clock = clock
         self.configs = ConfigWriter(session, self._write_configs)
-        self._notices = ChangeNotifications(clock.wall_ms)
+        self._expiring = ExpiringNodes(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
         self._deleting: set[bytes] = set()  # ids of topics whose deletion is not durable yet
         self._stated: dict[str, set[int]] = defaultdict(set)
@@ -143,10 +143,10 @@ class MetadataStore:
         changes = await self._children(znodes.CONFIG_CHANGES)
         deleted = await self._children(znodes.DELETED_TOPICS)
         ids = {path: uuid_from_text(path.rpartition("/")[2]) for path, _ in deleted}
-        self._notices.load([*changes, *(notice for notice in deleted if ids[notice[0]] not in self._deletions)])
+        self._expiring.load([*changes, *(notice for notice in deleted if ids[notice[0]] not in self._deletions)])
         return set(ids.values())
 
-    async def _children(self, parent: str) -> list[Notice]:
+    async def _children(self, parent: str) -> list[ExpiringNode]:
         try:
             names, _stat = await await_completion(lambda then: self._session.children(parent, then))
         except NoNodeError:  # a journal that is opened for reading
@@ -206,7 +206,7 @@ class MetadataStore:
     def _nodes_gone(self, deleted_nodes: DeletedTopicNodes) -> None:
         """Let the record of a deletion expire, because the znodes of the topic are deleted."""
         self._noted.pop(deleted_nodes.topic_id, None)
-        self._notices.add(znodes.deleted_topic_path(deleted_nodes.topic_id))
+        self._expiring.add(znodes.deleted_topic_path(deleted_nodes.topic_id))
 
     def change_topic_configs(
         self, name: str, change: ConfigChange, then: Callable[[Written], object], *, validate_only: bool
@@ -229,12 +229,12 @@ class MetadataStore:
             then: called with the outcome.
             keep: whether that znode does not expire yet.
         """
-        expired = self._notices.take_expired()
+        expired = self._expiring.take_expired()
 
         def ended(outcome: Outcome) -> None:
             if outcome.error is None and not keep:
                 created: CreatedNode = outcome.value[len(operations) - 1]
-                self._notices.add(created.path)
+                self._expiring.add(created.path)
             then(outcome)
 
         def ended_with_expired(outcome: Outcome) -> None:
@@ -243,7 +243,7 @@ class MetadataStore:
                 self._session.multi(operations, ended)
                 return
             if outcome.error is not None:
-                self._notices.put_back(expired)
+                self._expiring.put_back(expired)
             ended(outcome)
 
         if not expired:
@@ -253,29 +253,29 @@ class MetadataStore:
 
     def delete_expired(self) -> None:
         """Delete expired znodes, now and from now on: without it, they would wait for the next change."""
-        expired = self._notices.take_expired()
+        expired = self._expiring.take_expired()
         if expired:
             self._session.multi(deletions(expired), partial(self._expired_deleted, expired))
         else:
             self._delete_expired_after(EXPIRATION_CHECK_S)
 
-    def _expired_deleted(self, expired: Sequence[Notice], outcome: Outcome) -> None:
+    def _expired_deleted(self, expired: Sequence[ExpiringNode], outcome: Outcome) -> None:
         if isinstance(outcome.error, NoNodeError):
             self._delete_one_by_one(expired)
         elif outcome.error is not None:
-            self._notices.put_back(expired)
+            self._expiring.put_back(expired)
         more = outcome.error is None and len(expired) == EXPIRED_MAX
         self._delete_expired_after(EXPIRATION_PAUSE_S if more else EXPIRATION_CHECK_S)
 
     def _delete_expired_after(self, seconds: float) -> None:
         self._clock.call_at(self._clock.monotonic() + seconds, self.delete_expired)
 
-    def _delete_one_by_one(self, expired: Sequence[Notice]) -> None:
+    def _delete_one_by_one(self, expired: Sequence[ExpiringNode]) -> None:
         """Delete expired znodes, some of which may not exist any more."""
 
-        def deleted(notice: Notice, outcome: Outcome) -> None:
+        def deleted(notice: ExpiringNode, outcome: Outcome) -> None:
             if outcome.error is not None and not isinstance(outcome.error, NoNodeError):
-                self._notices.put_back([notice])
+                self._expiring.put_back([notice])
 
         for notice in expired:
             self._session.delete(notice[0], partial(deleted, notice))

@@ -14,7 +14,7 @@ from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.topics.internal_topics import TRANSACTION_STATE
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime, RuntimeHost
 from kafkalite.coordinators.transaction.marker_host import MarkerHost
-from kafkalite.coordinators.transaction.markers import MarkerSender
+from kafkalite.coordinators.transaction.marker_sender import MarkerSender
 from kafkalite.coordinators.transaction.serde import FIRST_VERSION, TAGGED_VERSION, TransactionRecordSerde
 from kafkalite.coordinators.transaction.service import TransactionService
 from kafkalite.coordinators.transaction.settings import machine_settings

@@ -1,4 +1,4 @@
-"""What `markers` keeps: the transactions whose markers are sent, and the markers for each other broker."""
+"""What `marker_sender` keeps: the transactions whose markers are sent, and the markers for each other broker."""
 
 from kafkalite.clock import Timer
 from kafkalite.model import TopicPartition

@@ -13,7 +13,7 @@ from kafkalite.config.keys import ConfigError
 from kafkalite.config.retention_policies import check_policy_name, installed_policies
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.storage.log.log import Log
-from kafkalite.storage.retention_policy import PolicyError, RetentionPolicy, count_by_policy
+from kafkalite.storage.user_retention_policy import PolicyError, RetentionPolicy, count_by_policy
 
 
 class RetentionPolicies:

@@ -15,7 +15,7 @@ from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import Steps, finish, group_steps
 
 if TYPE_CHECKING:  # imported with an authorizer
-    from kafkalite.server.requests.authorization.decisions import KeptAuthorization
+    from kafkalite.server.requests.authorization.decision_cache import KeptAuthorization
 
 Arguments = ParamSpec("Arguments")
 Context = TypeVar("Context", bound=context.CallContext, covariant=True)

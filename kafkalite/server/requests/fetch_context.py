@@ -20,7 +20,7 @@ from kafkalite.state.fetch_sessions import (
 )
 
 if TYPE_CHECKING:  # imported with an authorizer
-    from kafkalite.server.requests.authorization.decisions import KeptAuthorization
+    from kafkalite.server.requests.authorization.decision_cache import KeptAuthorization
 
 NO_EPOCH = -1
 TOPIC_ID_SINCE = 13

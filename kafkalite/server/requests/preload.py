@@ -61,7 +61,7 @@ def import_transaction_coordinator() -> Generator[None, None, None]:
     yield
     import_module("kafkalite.coordinators.transaction.serde")
     yield
-    import_module("kafkalite.coordinators.transaction.markers")
+    import_module("kafkalite.coordinators.transaction.marker_sender")
     yield
     import_module(TRANSACTION_COORDINATOR)
     for handler in PRODUCER_HANDLERS:

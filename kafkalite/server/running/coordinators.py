@@ -68,7 +68,7 @@ def create_group_coordinator(broker: "CoordinatingBroker") -> "GroupCoordinator"
     consumer = coordinator.groups.fast_consumer_heartbeat if speaks_consumer else None
     authorized = None
     if broker.authorizer is not None:
-        from kafkalite.server.requests.authorization.decisions import keeps_group_read
+        from kafkalite.server.requests.authorization.decision_cache import keeps_group_read
 
         authorized = partial(keeps_group_read, broker.authorizer)
     broker.heartbeats.register_callbacks(

@@ -18,8 +18,8 @@ from kafkalite.state.authorizer.acls import (
     PatternType,
     ResourcePattern,
 )
-from kafkalite.state.authorizer.authorizer import Decision
 from kafkalite.state.authorizer.hosts import java_address
+from kafkalite.state.authorizer.interface import Decision
 
 LOGGER = logging.getLogger("kafkalite.authorizer")
 LINES_PER_S = 50

@@ -7,7 +7,7 @@ from kafkalite.clock import Clock
 from kafkalite.model import Principal
 from kafkalite.server.security.audit_log import Action, AuditLog
 from kafkalite.state.authorizer.acls import CLUSTER_NAME, AclBinding, AclOperation, AclResourceType, bit_field
-from kafkalite.state.authorizer.authorizer import Authorizer
+from kafkalite.state.authorizer.interface import Authorizer
 
 if TYPE_CHECKING:  # not of user-defined authorizers
     from kafkalite.cluster.acls.store import AclStore

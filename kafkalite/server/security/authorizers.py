@@ -6,7 +6,7 @@ from kafkalite.config.authorizer import BUILT_IN, NAME_KEY, installed_authorizer
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination
 from kafkalite.server.security.authorization import AuditedAuthorizer
-from kafkalite.state.authorizer.authorizer import Authorizer
+from kafkalite.state.authorizer.interface import Authorizer
 from kafkalite.state.authorizer.standard import StandardAuthorizer
 
 

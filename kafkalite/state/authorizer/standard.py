@@ -29,8 +29,8 @@ from kafkalite.state.authorizer.acls import (
     ResourcePattern,
     parse_principal,
 )
-from kafkalite.state.authorizer.authorizer import DEFAULT_ALLOW, DEFAULT_DENY, INVALID_ACLS, SUPER_USER, Decision
 from kafkalite.state.authorizer.hosts import java_address
+from kafkalite.state.authorizer.interface import DEFAULT_ALLOW, DEFAULT_DENY, INVALID_ACLS, SUPER_USER, Decision
 from kafkalite.state.authorizer.patterns import PatternTable
 from kafkalite.state.authorizer.rights import ALLOWING_MASK, DENYING_MASK, Rights, allows_some
 

@@ -1,6 +1,6 @@
 """A Delta table whose commits contain offsets, through `deltalake`: no jar.
 
-Invariants, besides those of `library_table`:
+Invariants, besides those of `table_commit`:
 1. Each commit sets the application transaction `kafkalite` to its number, so of two writers at one version one commits:
    Delta rejects a second change of one application id. The batch is also the transaction of its query, as Spark's own
    Delta sink writes it.
@@ -20,8 +20,8 @@ from deltalake.transaction import AddAction
 
 from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.library_table import COLUMNS, LibraryTable
 from pyspark_kafkalite.tables.model import NO_COMMIT, Batch, Commit, DataFile
+from pyspark_kafkalite.tables.table_commit import COLUMNS, LibraryTable
 
 APPLICATION = METADATA = "kafkalite"
 RECENT = 20  # commits of the history that are read first

@@ -1,6 +1,6 @@
 """An Iceberg table whose snapshots contain offsets, through `pyiceberg` and any of its catalogs: no jar.
 
-Invariants, besides those of `library_table`:
+Invariants, besides those of `table_commit`:
 1. A commit is based on the snapshot that was checked, so of two writers at one snapshot one commits. pyiceberg would
    repeat an append on top of the other one, so its retries are switched off by a property of the table.
 2. Ranges and ends are properties of the snapshot. Snapshots of others, such as appends or compactions, may be between
@@ -18,8 +18,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pyspark_kafkalite.tables.ddl import parse_ddl
 from pyspark_kafkalite.tables.errors import DamagedTableError, TableError, UnsupportedFileSystemError
-from pyspark_kafkalite.tables.library_table import COLUMNS, LibraryTable
 from pyspark_kafkalite.tables.model import Batch, Commit
+from pyspark_kafkalite.tables.table_commit import COLUMNS, LibraryTable
 
 COMMIT, SEQUENCE = "kafkalite", "kafkalite.sequence"
 RETRIES = "commit.retry.num-retries"

@@ -35,7 +35,7 @@ from kafkalite.state.authorizer.acls import (
     PermissionType,
     ResourcePattern,
 )
-from kafkalite.state.authorizer.authorizer import Decision
+from kafkalite.state.authorizer.interface import Decision
 from kafkalite.state.authorizer.standard import StandardAuthorizer
 from kafkalite.testing.virtual_clock import VirtualClock
 from tests.kit.server import Client, running

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.model import Principal
-from kafkalite.server.requests.authorization.decisions import ConnectionDecisions
+from kafkalite.server.requests.authorization.decision_cache import ConnectionDecisions
 from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclOperation, AclResourceType
 
 READ_TOPIC = AclOperation.READ, AclResourceType.TOPIC

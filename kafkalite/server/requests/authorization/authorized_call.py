@@ -4,7 +4,7 @@ from typing import Any
 
 from kafkalite._speedups.codec import Encoded, RequestHeader, encode_elements
 from kafkalite._speedups.net.framing import Reply
-from kafkalite.server.requests.authorization.decisions import KeptAuthorization, decisions_of
+from kafkalite.server.requests.authorization.decision_cache import KeptAuthorization, decisions_of
 from kafkalite.server.requests.call import Call, Context
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
-from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS
+from kafkalite.cluster.configs.expiring_nodes import EXPIRATION_MS
 from kafkalite.cluster.configs.writes import topic_node
 from kafkalite.cluster.metadata import topic_node_removal
 from kafkalite.cluster.metadata.image import PartitionImage, TopicImage, new_partition

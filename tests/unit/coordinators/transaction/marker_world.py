@@ -9,7 +9,7 @@ from kafkalite.cluster.broker_peers import CallResult
 from kafkalite.cluster.metadata.image import ClusterImage, PartitionImage, TopicImage
 from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.coordinators.transaction.marker_requests import topics_of
-from kafkalite.coordinators.transaction.markers import MarkerSender
+from kafkalite.coordinators.transaction.marker_sender import MarkerSender
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.retention import count_expired
-from kafkalite.storage.retention_policy import PolicyError, RetentionPolicy, SegmentSummary, count_by_policy
+from kafkalite.storage.user_retention_policy import PolicyError, RetentionPolicy, SegmentSummary, count_by_policy
 from kafkalite.testing.virtual_clock import START_WALL_MS
 from tests.unit.storage.damage import CONFIG
 from tests.unit.storage.test_manager import Kit, fill

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.cluster.configs.change_notifications import EXPIRATION_MS, EXPIRED_MAX
+from kafkalite.cluster.configs.expiring_nodes import EXPIRATION_MS, EXPIRED_MAX
 from kafkalite.cluster.configs.writes import topic_node
 from kafkalite.cluster.metadata.image import PartitionImage, TopicImage
 from kafkalite.cluster.metadata.store import EXPIRATION_CHECK_S, EXPIRATION_PAUSE_S, MetadataStore

@@ -1,4 +1,4 @@
-"""A table whose commits a library makes, with offsets in their metadata: what Delta and Iceberg have in common.
+"""The commits of a table by a library, with offsets in their metadata: what Delta and Iceberg have in common.
 
 Invariants:
 1. The commit of the library decides: files are written into the table's directory and are invisible before.
