@@ -10,7 +10,7 @@ batches of each producer, and the open transactions.
    of a producer, with sequence 0, the producer stays known without a batch: the client has sent later batches, which
    must not be appended before the first one is repeated. Such a producer is in no snapshot.
 5. A transaction begins with the first transactional batch of its producer and ends with a marker. It is unstable until
-   the high watermark has passed the marker.
+   the high watermark has passed the marker (`last_stable_offset`).
 6. A transactional batch opens a transaction only after the coordinator has verified or added the partition. The attempt
    has a `Verification` of its producer; the first transactional batch of the producer and any of its markers remove it.
    So an answer of the coordinator never opens another transaction than that which it is about. Two attempts between
@@ -32,6 +32,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
+from kafkalite._speedups.storage.last_stable_offset cimport last_stable_offset, unstable_spans
 from kafkalite._speedups.wire.error_codes cimport (
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
@@ -440,17 +441,12 @@ cdef class ProducerState:
         return 0
 
     cdef int64_t stable_below(self, int64_t high_watermark) except -1:
-        """The last stable offset: nothing below it and the high watermark is of a transaction that may yet end."""
-        cdef int64_t stable = high_watermark
+        """The last stable offset."""
         if self.first_open < 0 and not self.ended:
-            return stable
+            return high_watermark
         if self.ended:
-            self.ended = [span for span in self.ended if span[1] >= high_watermark]
-            for first, _ in self.ended:
-                stable = min(stable, <int64_t> first)
-        if self.first_open >= 0:
-            stable = min(stable, self.first_open)
-        return stable
+            self.ended = unstable_spans(self.ended, high_watermark)
+        return last_stable_offset(high_watermark, self.first_open, self.ended)
 
     def first_unstable_offset(self, int64_t high_watermark):
         """First offset of the first transaction that is open, or whose marker is not below the high watermark; else -1.
