@@ -53,12 +53,16 @@ class Storages:
         self.groups = SimpleNamespace(describe=self.describe)
 
     def migration(self) -> Migration:
-        groups = SimpleNamespace(read=self.read)
+        groups = SimpleNamespace(read=self.read, calls=SimpleNamespace(exists=self.exists))
         return Migration(cast(ZooKeeperGroups, groups), cast(Any, self), "g", Storage.BROKER)
 
     def commit(self, offset: int) -> None:
         """Of a consumer with dual commit."""
         self.broker = self.zookeeper = offset
+
+    async def exists(self, _path: str) -> object:
+        """The version of the node of the offsets topic, which exists."""
+        return object()
 
     async def read(self, group: str) -> ZooKeeperGroup:
         consumers = {"g_a": RegisteredConsumer(Registration({"t": 1}), 1)} if self.registered else {}
