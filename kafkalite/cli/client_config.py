@@ -24,7 +24,7 @@ TEXTS = (
     "sasl_token",
 )
 MILLISECONDS = ("request_timeout_ms", "connect_timeout_ms", "default_api_timeout_ms")
-SWITCHES = ("ssl_check_hostname", "enable_idempotence")
+SWITCHES = ("ssl_check_hostname", "sasl_tokenauth", "enable_idempotence")
 CHOICES = {"acks": ("all", "-1", "0", "1"), "compression_type": ("none", "gzip", "snappy", "lz4", "zstd")}
 # The smallest value of a number of a producer.
 NUMBERS = {
@@ -59,6 +59,7 @@ ALIASES = {
 HOSTNAME_ALGORITHM = "ssl_endpoint_identification_algorithm"  # empty: host names are not compared
 STORES = re.compile(r"ssl_(truststore|keystore)_")
 _JAAS_OPTION = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_JAAS_TOKEN = re.compile(r'tokenauth\s*=\s*"?true\b', re.IGNORECASE)
 
 
 def read_settings(file: str | None, given: Iterable[str]) -> dict[str, Any]:
@@ -168,7 +169,8 @@ def credentials(source: str, key: str, value: str) -> Mapping[str, Any]:
     found = {name: re.sub(r"\\(.)", r"\1", text) for name, text in _JAAS_OPTION.findall(value)}
     if found.keys() != {"username", "password"}:
         fail(f'{source}: {key} has no username="..." and password="..."; set sasl.username and sasl.password instead')
-    return {f"sasl_{name}": text for name, text in found.items()}
+    settings: dict[str, Any] = {f"sasl_{name}": text for name, text in found.items()}
+    return {**settings, "sasl_tokenauth": True} if _JAAS_TOKEN.search(_JAAS_OPTION.sub("", value)) else settings
 
 
 def token_of(text: str) -> Any:

@@ -34,6 +34,7 @@ COMMANDS = {
     "acl": "List, add, remove and check ACLs.",
     "user": "List, add and remove users with SCRAM credentials.",
     "security": "Create certificates and a first user; report weak settings.",
+    "token": "Create, list, renew and expire delegation tokens.",
     "transaction": "List, describe, abort and terminate transactions.",
     "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
     "consume": "Print the records of a topic as lines or as JSON.",

@@ -15,14 +15,13 @@ from kafkalite.clock import Clock, Outcome, Then
 from kafkalite.cluster.acls.changes import AclChange, Acls, Changed
 from kafkalite.cluster.acls.reads import Stored, read_all, read_pattern
 from kafkalite.cluster.changes import Refusal
+from kafkalite.cluster.repeated_reads import RepeatedReads
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.znodes.fields import ZnodeError
 from kafkalite.state.authorizer.acls import Acl, AclBinding, AclFilter, AclResourceType, PatternType, ResourcePattern
 from kafkalite.state.authorizer.standard import StandardAuthorizer
 
 LOGGER = logging.getLogger("kafkalite.cluster")
-RETRY_S = 0.5
 
 Deleted = list[tuple[AclBinding, Refusal | None]]
 
@@ -40,9 +39,8 @@ class AclStore:
     def __init__(self, session: Coordination, authorizer: StandardAuthorizer, clock: Clock, *, notify: bool) -> None:
         self.authorizer = authorizer
         self._session = session
-        self._clock = clock
         self._notify = notify
-        self._closed = False
+        self._reads = RepeatedReads("ACLs", clock)
 
     # Reads.
 
@@ -58,7 +56,7 @@ class AclStore:
 
     def reload(self, then: Callable[[], object] = lambda: None) -> None:
         """Read all ACLs, and repeat it until it succeeds or the session ends; `then` is called after a success."""
-        self._until_read(self.load, then)
+        self._reads.run(self.load, then)
 
     def refresh(self, pattern: ResourcePattern) -> None:
         """Read the ACLs of a pattern, and apply them."""
@@ -66,31 +64,16 @@ class AclStore:
         def read(then: Then) -> None:
             read_pattern(self._session, pattern, partial(self._refreshed, pattern, then))
 
-        self._until_read(read)
+        self._reads.run(read)
 
     def close(self) -> None:
         """Repeat no read any more."""
-        self._closed = True
+        self._reads.close()
 
     def _refreshed(self, pattern: ResourcePattern, then: Then, outcome: Outcome) -> None:
         if outcome.error is None:
             self._apply(pattern, outcome.value)
         then(outcome)
-
-    def _until_read(self, call: Callable[[Then], object], then: Callable[[], object] = lambda: None) -> None:
-        def ended(outcome: Outcome) -> None:
-            if outcome.error is None:
-                then()
-                return
-            if isinstance(outcome.error, SessionExpiredError) or self._closed:
-                return  # the next session reads everything
-            if not isinstance(outcome.error, CoordinationError):
-                raise outcome.error
-            LOGGER.warning("the ACLs cannot be read, next attempt in %.1f s: %s", RETRY_S, outcome.error)
-            self._clock.call_at(self._clock.monotonic() + RETRY_S, self._until_read, call, then)
-
-        if not self._closed:
-            call(ended)
 
     def _apply_all(self, stored: dict[ResourcePattern, Stored]) -> None:
         for pattern in {*self.authorizer.patterns, *self.authorizer.invalid} - stored.keys():

@@ -7,6 +7,8 @@ Invariants:
 3. The hash of a password runs as a job. A client keeps the keys of its last salts, so it hashes once, not once per
    connection.
 4. For the broker a user that does not exist differs from a wrong password in nothing that a client could observe.
+5. The extension `tokenauth=true` makes the user name the id of a delegation token, and the base64 of its HMAC the
+   password; the owner of the token is authenticated, until the token expires (KIP-48).
 
 Deviation: names and passwords are used as UTF-8 without SASLprep, as Apache Kafka does (ScramFormatter.java); a
 prepared password would not match the credentials that its tools create.
@@ -16,12 +18,13 @@ import hashlib
 import hmac
 import secrets
 from base64 import b64encode
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
 
 from kafkalite.errors import AuthenticationError
 from kafkalite.net.sasl.plain import check_credentials
 from kafkalite.net.sasl.scram_messages import (
+    TOKEN_AUTH,
     ClientFirst,
     ServerFirst,
     parse_client_final,
@@ -37,6 +40,7 @@ ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
 NONCE_BYTES = 24
 SALT_BYTES = 16
+TOKENS_MAX = 1_000  # whose hashed password a broker keeps
 KEYS_MAX = 8  # brokers of one cluster have the same salt for a user; while it changes, they may differ
 NO_CHANNEL_BINDING = "n,,"
 
@@ -67,6 +71,23 @@ class ScramKeys(NamedTuple):
 
     def __repr__(self) -> str:
         return "ScramKeys()"
+
+
+class TokenLogin(NamedTuple):
+    """What a login with a delegation token needs.
+
+    Attributes:
+        owner: name of the user that is authenticated.
+        password: base64 of the HMAC.
+        expires_at: seconds of the epoch.
+    """
+
+    owner: str
+    password: str
+    expires_at: float
+
+    def __repr__(self) -> str:
+        return f"TokenLogin(owner={self.owner!r}, expires_at={self.expires_at!r})"
 
 
 def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramKeys:
@@ -144,14 +165,24 @@ class ScramClient:
         mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
         username, password: the credentials.
         new_nonce: returns a nonce; a constant one in tests.
+        is_token: the credentials are the id of a delegation token and the base64 of its HMAC.
 
     Raises:
         ValueError: one of the credentials is empty or contains NUL.
     """
 
-    def __init__(self, mechanism: str, username: str, password: str, new_nonce: Callable[[], str] = _new_nonce) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        username: str,
+        password: str,
+        new_nonce: Callable[[], str] = _new_nonce,
+        *,
+        is_token: bool = False,
+    ) -> None:
         check_credentials(username, password)
         self.name = mechanism
+        self._extension = f",{TOKEN_AUTH}=true" if is_token else ""
         self._username = username
         self._password = password
         self._new_nonce = new_nonce
@@ -165,7 +196,7 @@ class ScramClient:
 
     def _steps(self) -> ClientSteps:
         nonce = self._new_nonce()
-        first = f"n={sasl_name(self._username)},r={nonce}"
+        first = f"n={sasl_name(self._username)},r={nonce}{self._extension}"
         answer = yield f"{NO_CHANNEL_BINDING}{first}".encode()
         offer = parse_server_first(answer)
         _check_offer(offer, nonce)
@@ -207,13 +238,20 @@ class ScramServer:
         mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
         find: returns the credential of a user, or None.
         new_nonce: returns a nonce; a constant one in tests.
+        find_token: returns a delegation token by its id, or None.
     """
 
     def __init__(
-        self, mechanism: str, find: Callable[[str], ScramCredential | None], new_nonce: Callable[[], str] = _new_nonce
+        self,
+        mechanism: str,
+        find: Callable[[str], ScramCredential | None],
+        new_nonce: Callable[[], str] = _new_nonce,
+        find_token: Callable[[str], TokenLogin | None] = lambda _token_id: None,
     ) -> None:
         self.name = mechanism
         self._find = find
+        self._find_token = find_token
+        self._tokens: dict[str, ScramCredential] = {}  # by password
         self._new_nonce = new_nonce
         self._secret = secrets.token_bytes(SALT_BYTES)
 
@@ -221,7 +259,11 @@ class ScramServer:
         first = parse_client_first(message)
         if first.authorization_id not in ("", first.username):
             raise AuthenticationError("the authorization id differs from the user name")
-        credential = self._find(first.username)
+        token = self._find_token(first.username) if first.is_token else None
+        if token is not None:
+            credential: ScramCredential | None = yield from self._hashed(token.password)
+        else:
+            credential = None if first.is_token else self._find(first.username)
         if credential is not None and not ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
             raise AuthenticationError(f"the credential has {credential.iterations} iterations; create it again")
         shown = self._unknown_user(first) if credential is None else credential
@@ -233,7 +275,20 @@ class ScramServer:
         right = final.channel_binding == first.header.encode() and hmac.compare_digest(final.nonce, nonce)
         if credential is None or not (verified and right):
             raise AuthenticationError("invalid user name or password")
-        return Authenticated(first.username, f"v={_base64(_hmac(self.name, shown.server_key, signed))}".encode())
+        answer = f"v={_base64(_hmac(self.name, shown.server_key, signed))}".encode()
+        if token is None:
+            return Authenticated(first.username, answer)
+        return Authenticated(token.owner, answer, token.expires_at, by_token=True)
+
+    def _hashed(self, password: str) -> Generator[Job, Any, ScramCredential]:
+        """Return the credential of a token's password; a job hashes one that is not kept."""
+        credential = self._tokens.get(password)
+        if credential is None:
+            credential = yield Job(lambda: make_credential(self.name, password))
+            while len(self._tokens) >= TOKENS_MAX:
+                del self._tokens[next(iter(self._tokens))]
+            self._tokens[password] = credential
+        return credential
 
     def _unknown_user(self, first: ClientFirst) -> ScramCredential:
         """A credential that no password matches; its salt is the same each time, as that of a user would be."""

@@ -13,6 +13,7 @@ from typing import NamedTuple, NoReturn
 from kafkalite.errors import AuthenticationError
 
 SCRAM_BYTES_MAX = 16_384
+TOKEN_AUTH = "tokenauth"
 
 
 class ClientFirst(NamedTuple):
@@ -22,6 +23,7 @@ class ClientFirst(NamedTuple):
         header: the GS2 header, which the final message repeats as channel binding.
         bare: the message without the header.
         authorization_id, username, nonce: its fields.
+        is_token: whether the user name is the id of a delegation token: the extension `tokenauth=true` of Kafka.
     """
 
     header: str
@@ -29,6 +31,7 @@ class ClientFirst(NamedTuple):
     authorization_id: str
     username: str
     nonce: str
+    is_token: bool = False
 
 
 class ServerFirst(NamedTuple):
@@ -79,6 +82,7 @@ def parse_client_first(message: bytes) -> ClientFirst:
         _unescaped(authorization_id[2:], what) if authorization_id else "",
         _unescaped(name, what),
         _nonce(nonce, what),
+        _extensions(bare).get(TOKEN_AUTH, "").lower() == "true",
     )
 
 
@@ -135,6 +139,12 @@ def _values(text: str, letters: str, what: str) -> list[str]:
         if attribute[:2] != f"{letter}=":
             _fail(what, f"attribute {letter} is missing")
     return [attribute[2:] for attribute in attributes[: len(letters)]]
+
+
+def _extensions(bare: str) -> dict[str, str]:
+    """Return the extensions behind the name and the nonce of a client's first message."""
+    pairs = (each.partition("=") for each in bare.split(",")[2:])
+    return {name: value for name, _, value in pairs}
 
 
 def _unescaped(name: str, what: str) -> str:

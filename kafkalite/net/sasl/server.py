@@ -34,6 +34,7 @@ class SaslServer:
     Attributes:
         name: of the user; None = not authenticated.
         expires_at: end of the session in seconds of the epoch; None = it does not end.
+        by_token: whether the last authentication was that of a delegation token.
         failed: an authentication has failed; the connection must be closed.
     """
 
@@ -45,7 +46,7 @@ class SaslServer:
     ) -> None:
         self.name: str | None = None
         self.expires_at: float | None = None
-        self.failed = False
+        self.failed = self.by_token = False
         self._mechanisms = {each.name: each for each in mechanisms}
         self._now = now
         self._reauthenticate_s = reauthenticate_s
@@ -122,6 +123,7 @@ class SaslServer:
         self._mechanism = None if self._selected is None else self._selected.name
         self.name, self._selected, self._steps = authenticated.name, None, None
         self.expires_at = min(ends, default=None)
+        self.by_token = authenticated.by_token
         lifetime_ms = 0 if self.expires_at is None else max(1, int((self.expires_at - now) * 1000))
         return Answer(auth_bytes=authenticated.answer, session_lifetime_ms=lifetime_ms)
 

@@ -34,11 +34,13 @@ class Authenticated(NamedTuple):
         name: of the user; the principal is `User:name`.
         answer: the last bytes for the client.
         expires_at: end of the credential's validity in seconds of the epoch; None = it does not end.
+        by_token: whether the credential is a delegation token.
     """
 
     name: str
     answer: bytes = b""
     expires_at: float | None = None
+    by_token: bool = False
 
     def __repr__(self) -> str:
         return f"Authenticated(name={self.name!r}, expires_at={self.expires_at!r})"

@@ -67,9 +67,20 @@ class Login:
 
     Attributes:
         is_open: whether all requests are served now.
+        by_token: whether the client has authenticated with a delegation token.
     """
 
-    __slots__ = ("_connection", "_expired", "_expiry", "_listener", "_mechanism", "_raw", "_server", "is_open")
+    __slots__ = (
+        "_connection",
+        "_expired",
+        "_expiry",
+        "_listener",
+        "_mechanism",
+        "_raw",
+        "_server",
+        "by_token",
+        "is_open",
+    )
 
     def __init__(self, listener: ListenerLogin, connection: Connection) -> None:
         self._listener = listener
@@ -79,7 +90,7 @@ class Login:
         self._raw = False  # the tokens of a handshake of version 0 have no header
         self._expired = False
         self._expiry: Timer | None = None
-        self.is_open = False
+        self.is_open = self.by_token = False
         connection.authenticated = False
 
     def request(self, reply: Reply, frame: memoryview) -> None:
@@ -157,6 +168,7 @@ class Login:
         if longest_ms:
             lifetime_ms = min(lifetime_ms or longest_ms, longest_ms)
         connection.principal = Principal(USER, name)
+        self.by_token = self._server.by_token
         self._begin_session(lifetime_ms)
         what = "has authenticated again" if again else "is authenticated"
         LOGGER.debug("%s:%d on %s %s by %s: %s", connection.peer_host, connection.peer_port, self._listener.name, what,

@@ -13,6 +13,7 @@ from kafkalite.net.sasl.steps import ServerMechanism
 
 if TYPE_CHECKING:
     from kafkalite.cluster.credentials.store import ScramCredentials
+    from kafkalite.cluster.tokens.store import DelegationTokens
     from kafkalite.config.broker import BrokerConfig
 
 
@@ -21,6 +22,7 @@ def mechanisms_of(
     users: "ScramCredentials",
     config: Callable[[], "BrokerConfig"],
     validate: ValidateToken | None,
+    tokens: "DelegationTokens | None",
 ) -> list[ServerMechanism]:
     """Return the mechanisms that a listener offers.
 
@@ -29,10 +31,11 @@ def mechanisms_of(
         users: the SCRAM credentials of the cluster.
         config: returns the present configuration, which has the users of PLAIN.
         validate: verifies tokens of OAUTHBEARER; None: it is not offered, or has a callback.
+        tokens: the delegation tokens of the cluster; None: they are disabled.
 
     Raises ValueError: a callback cannot be created.
     """
-    return [_mechanism(name, sasl, users, config, validate) for name in sasl.mechanisms]
+    return [_mechanism(name, sasl, users, config, validate, tokens) for name in sasl.mechanisms]
 
 
 def _mechanism(
@@ -41,9 +44,11 @@ def _mechanism(
     users: "ScramCredentials",
     config: Callable[[], "BrokerConfig"],
     validate: ValidateToken | None,
+    tokens: "DelegationTokens | None",
 ) -> ServerMechanism:
     if name in HASHES:
-        return ScramServer(name, partial(users.find, name))
+        find_token = (lambda _id: None) if tokens is None else tokens.login
+        return ScramServer(name, partial(users.find, name), find_token=find_token)
     verify = _user_defined(sasl.callbacks[name], config().static) if name in sasl.callbacks else None
     if name == "PLAIN":
         return PlainServer(verify or PlainUsers(sasl.listener, config).verify)

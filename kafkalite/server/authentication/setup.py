@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.cluster.credentials.store import ScramCredentials
+from kafkalite.cluster.tokens.store import DelegationTokens
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.sasl import SaslSettings
 from kafkalite.net.sasl.oauthbearer import ValidateToken
@@ -25,6 +26,7 @@ def require_logins(
     serve: Serve,
     users: ScramCredentials | None,
     keys: "Mapping[str, KeyRefresh]",
+    tokens: DelegationTokens | None,
 ) -> None:
     """Let clients of listeners with SASL authenticate.
 
@@ -35,6 +37,7 @@ def require_logins(
         serve: serves the requests that a connection may send.
         users: of SCRAM; None: no listener offers it.
         keys: verify tokens, by listener.
+        tokens: of SCRAM; None: they are disabled.
 
     Raises ValueError: a user-defined callback cannot be created.
     """
@@ -42,7 +45,7 @@ def require_logins(
     listeners = [
         ListenerLogin(
             each.listener,
-            mechanisms_of(each, users or ScramCredentials(), config, _validator(each, keys)),
+            mechanisms_of(each, users or ScramCredentials(), config, _validator(each, keys), tokens),
             first.listener_security(each.listener).reauth_ms,
             first.connection_failed_authentication_delay_ms / 1000,
             resources.clock,

@@ -29,10 +29,11 @@ from kafkalite.server.configs.topic_reader import TopicReader
 
 if TYPE_CHECKING:  # most brokers have none
     from kafkalite.cluster.credentials.store import ScramCredentials
+    from kafkalite.cluster.tokens.store import DelegationTokens
     from kafkalite.server.security.authorization import AuditedAuthorizer
 
 LOGGER = logging.getLogger("kafkalite.server")
-ACLS, USERS = "ACLs", "users"
+ACLS, USERS, TOKENS = "ACLs", "users", "tokens"
 RETRY_S = 0.5
 
 
@@ -58,6 +59,10 @@ class ConfiguredBroker(Protocol):
     @property
     def credentials(self) -> "ScramCredentials | None":
         """The credentials for logins; None: no listener offers SCRAM."""
+
+    @property
+    def tokens(self) -> "DelegationTokens | None":
+        """The delegation tokens; None: they are disabled."""
 
     @property
     def hosted_topics(self) -> Iterable[str]:
@@ -90,7 +95,7 @@ class ConfigFollower:
             FeatureFollower(broker.tables.features, session, clock),
         ]
 
-        self._unread = {ACLS, USERS}  # in this session
+        self._unread = {ACLS, USERS, TOKENS}  # in this session
         self._then: Callable[[], object] = lambda: None
         acls = None if broker.authorizer is None else broker.authorizer.acls
         if acls is None:
@@ -99,6 +104,12 @@ class ConfigFollower:
             from kafkalite.cluster.acls.follower import AclFollower  # most brokers have no ACLs
 
             self._watchers.append(AclFollower(acls, session, clock, partial(self._read, ACLS)))
+        if broker.tokens is None:
+            self._unread.remove(TOKENS)
+        else:
+            from kafkalite.cluster.tokens.follower import TokenFollower
+
+            self._watchers.append(TokenFollower(broker.tokens, session, clock, partial(self._read, TOKENS)))
         if broker.credentials is None:
             self._unread.remove(USERS)
 
@@ -108,7 +119,7 @@ class ConfigFollower:
             watcher.start()
 
     def when_rights_known(self, then: Callable[[], object]) -> None:
-        """Call `then` once the ACLs and the users were read in this session; at once on a broker without them."""
+        """Call `then` once ACLs, users and tokens were read in this session; at once on a broker without them."""
         if self._unread:
             self._then = then
         else:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.cluster.broker_peers import BrokerPeers
     from kafkalite.cluster.controller.invalid_nodes import InvalidPath
     from kafkalite.cluster.credentials.store import ScramCredentials
+    from kafkalite.cluster.tokens.store import DelegationTokens
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.service import GroupService
     from kafkalite.coordinators.transaction.service import TransactionService
@@ -152,6 +153,17 @@ class UserContext(AdminContext, Protocol):
     @property
     def credentials(self) -> "ScramCredentials | None":
         """The credentials for logins; None: no listener offers SCRAM."""
+
+
+class TokenContext(ClusterContext, Protocol):
+    """The delegation tokens of the cluster."""
+
+    clock: Clock
+    random: Random
+
+    @property
+    def tokens(self) -> "DelegationTokens | None":
+        """The tokens; None: they are disabled."""
 
 
 class TopicContext(ClusterContext, Protocol):

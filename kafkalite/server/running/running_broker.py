@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kafkalite.cluster.broker_peers import BrokerPeers
     from kafkalite.cluster.credentials.store import ScramCredentials
     from kafkalite.cluster.partition.verification import TransactionChecks
+    from kafkalite.cluster.tokens.store import DelegationTokens
     from kafkalite.coordination.backend import Coordination
     from kafkalite.coordinators.group.coordinator import GroupCoordinator
     from kafkalite.coordinators.group.service import GroupService
@@ -164,16 +165,18 @@ class RunningBroker(ABC):
             raise StartError(str(error)) from error
 
     async def _load_rights(self) -> None:
-        """Read the ACLs and the users before the first connection. Raises StartError."""
+        """Read the ACLs, the users and the tokens before the first connection. Raises StartError."""
         try:
             if self.authorizer is not None and self.authorizer.acls is not None:
                 (await await_outcome(self.authorizer.acls.load)).result()
             if self.credentials is not None:
                 await self.credentials.load(self.metadata)
+            if self.tokens is not None:
+                (await await_outcome(self.tokens.load)).result()
             for keys in self.token_keys.values():
                 await keys.load()
         except CoordinationError as error:
-            raise StartError(f"ACLs or users cannot be read: {error}") from error
+            raise StartError(f"ACLs, users or delegation tokens cannot be read: {error}") from error
         except ValueError as error:
             raise StartError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from error
 
@@ -184,10 +187,34 @@ class RunningBroker(ABC):
 
             serve, users = self.dispatcher.request, self.credentials
             try:
-                require_logins(service, lambda: self.config, self._resources, serve, users, self.token_keys)
+                require_logins(
+                    service, lambda: self.config, self._resources, serve, users, self.token_keys, self.tokens
+                )
             except ValueError as error:
                 raise StartError(str(error)) from error
         return service
+
+    @cached_property
+    def tokens(self) -> "DelegationTokens | None":
+        """The delegation tokens, which `open` loads; None: they are disabled."""
+        config = self.config
+        secret_key = config.delegation_token_secret_key
+        if secret_key is None:
+            secret_key = config.delegation_token_master_key
+        if not secret_key:
+            return None
+        from kafkalite.cluster.tokens.store import DelegationTokens  # most brokers have none
+        from kafkalite.state.delegation_tokens import TokenTimes
+
+        times = TokenTimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms)
+        return DelegationTokens(self.store.session, self.clock, secret_key, times, notify=self.in_cluster)
+
+    def _start_token_expiry(self) -> None:
+        if self.tokens is not None:
+            from kafkalite.cluster.tokens.expiry import TokenExpiry
+
+            interval_ms = self.config.delegation_token_expiry_check_interval_ms
+            TokenExpiry(self.tokens, self.clock, interval_ms, lambda: self.is_controller).start()
 
     @cached_property
     def credentials(self) -> "ScramCredentials | None":
@@ -233,6 +260,7 @@ class RunningBroker(ABC):
             await self._load_rights()
             self._resources.start_cleaner(self.config)
             self._resources.start_housekeeping(self.config, in_cluster=self.in_cluster)
+            self._start_token_expiry()
             self.clock.call_at(self.clock.monotonic() + LATE_CHECK_S, self._watch_transactions)
             for topic in COORDINATORS:
                 if topic in self.tables.topics:

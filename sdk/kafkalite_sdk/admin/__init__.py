@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.partitions import MAX_TIMESTAMP as MAX_TIMESTAMP
     from kafkalite_sdk.admin.partitions import Election as Election
     from kafkalite_sdk.admin.quotas import QuotaEntity as QuotaEntity
+    from kafkalite_sdk.admin.tokens import DelegationToken as DelegationToken
     from kafkalite_sdk.admin.topic_types import CreatedTopic as CreatedTopic
     from kafkalite_sdk.admin.topic_types import NewTopic as NewTopic
     from kafkalite_sdk.admin.topic_types import PartitionDescription as PartitionDescription
@@ -78,6 +79,7 @@ _NAMES = {
     "outcomes": ("Outcomes",),
     "partitions": ("EARLIEST", "HIGH_WATERMARK", "LATEST", "MAX_TIMESTAMP", "Election", "ListedOffset"),
     "quotas": ("QuotaEntity",),
+    "tokens": ("DelegationToken",),
     "topic_types": (
         *("CreatedTopic", "NewTopic", "PartitionDescription", "ProducerState"),
         *("Reassignment", "TopicDescription"),

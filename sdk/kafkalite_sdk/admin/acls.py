@@ -9,8 +9,7 @@ from kafkalite.protocol.messages.create_acls import CreateAclsRequest, CreateAcl
 from kafkalite.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from kafkalite.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.enums import OpenEnum
-from kafkalite_sdk.admin.operation import Operation, check_result, require
+from kafkalite_sdk.admin.operation import OpenEnum, Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 DescribedResource = DescribeAclsResponse.DescribeAclsResource

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkalite_sdk.admin.groups import Groups
     from kafkalite_sdk.admin.partitions import Partitions
     from kafkalite_sdk.admin.quotas import Quotas
+    from kafkalite_sdk.admin.tokens import Tokens
     from kafkalite_sdk.admin.topics import Topics
     from kafkalite_sdk.admin.transactions import Transactions
     from kafkalite_sdk.admin.users import Users
@@ -133,6 +134,13 @@ class Admin:
         from kafkalite_sdk.admin.quotas import Quotas
 
         return Quotas(self._driver)
+
+    @cached_property
+    def tokens(self) -> "Tokens":
+        """Create, renew, expire and describe delegation tokens."""
+        from kafkalite_sdk.admin.tokens import Tokens
+
+        return Tokens(self._driver)
 
     @cached_property
     def users(self) -> "Users":

@@ -13,8 +13,7 @@ from kafkalite.protocol.messages.incremental_alter_configs import (
 )
 from kafkalite.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.enums import OpenEnum
-from kafkalite_sdk.admin.operation import Address, Operation, check_result, require
+from kafkalite_sdk.admin.operation import Address, OpenEnum, Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 Altered = IncrementalAlterConfigsRequest.AlterConfigsResource

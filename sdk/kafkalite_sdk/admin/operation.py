@@ -4,6 +4,7 @@ Pure.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkalite.errors import KafkaError, error_for
@@ -20,6 +21,14 @@ Address = TopicPartition | str | int | None
 
 
 NOT_SENT = -(2**31)
+
+
+class OpenEnum(IntEnum):
+    """An enumeration with a member UNKNOWN, which stands for every number of a newer broker."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        return cls["UNKNOWN"] if isinstance(value, int) else None
 
 
 def is_address(key: Any) -> Address:

@@ -16,8 +16,7 @@ from kafkalite.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from kafkalite_sdk.admin.driver import Driver
-from kafkalite_sdk.admin.enums import OpenEnum
-from kafkalite_sdk.admin.operation import Operation, check_result, require
+from kafkalite_sdk.admin.operation import OpenEnum, Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
 SALT_BYTES = 24

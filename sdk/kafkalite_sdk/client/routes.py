@@ -57,6 +57,10 @@ ROUTES: dict[int, Row] = {
     34: Row(Route.BROKER, True),  # AlterReplicaLogDirs
     35: Row(Route.BROKER, True),  # DescribeLogDirs
     37: Row(Route.CONTROLLER, False),  # CreatePartitions
+    38: Row(Route.ANY, False),  # CreateDelegationToken
+    39: Row(Route.ANY, True),  # RenewDelegationToken: a second one renews from a later time
+    40: Row(Route.ANY, False),  # ExpireDelegationToken: a removed token does not exist
+    41: Row(Route.ANY, True),  # DescribeDelegationToken
     42: Row(Route.GROUP, False),  # DeleteGroups
     43: Row(Route.CONTROLLER, False),  # ElectLeaders
     44: Row(Route.ANY, True),  # IncrementalAlterConfigs

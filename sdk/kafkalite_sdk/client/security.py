@@ -35,6 +35,7 @@ class SecurityOptions(TypedDict, total=False):
         sasl_mechanism: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", or an object with `name` and `begin`
             (`kafkalite_sdk.ClientMechanism`).
         sasl_username, sasl_password: credentials of PLAIN and SCRAM.
+        sasl_tokenauth: the credentials of SCRAM are the id of a delegation token and its HMAC in base64 (False).
         sasl_token: async function without arguments that returns a token for OAUTHBEARER: a text, a text and its expiry
             in ms of the epoch, or an `OAuthToken`. It is called for each authentication.
     """
@@ -49,6 +50,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | ClientMechanism | None
     sasl_username: str | None
     sasl_password: str | None
+    sasl_tokenauth: bool
     sasl_token: "GetToken | None"
 
 
@@ -149,13 +151,18 @@ def _mechanism(given: Mapping[str, Any]) -> ClientMechanism:
         return _oauthbearer(given["sasl_token"])
     _check_credentials(given, ("sasl_username", "sasl_password"))
     username, password = _text(given, "sasl_username"), _text(given, "sasl_password")
+    is_token = given.get("sasl_tokenauth", False)
+    if not isinstance(is_token, bool):
+        raise TypeError(f"sasl_tokenauth is a {type(is_token).__name__}, expected a bool")
     if mechanism == "PLAIN":
+        if is_token:
+            raise ValueError("sasl_tokenauth has no effect with PLAIN; set sasl_mechanism to SCRAM-SHA-256")
         from kafkalite.net.sasl.plain import PlainClient
 
         return PlainClient(username, password)
     from kafkalite.net.sasl.scram import ScramClient
 
-    return ScramClient(mechanism, username, password)
+    return ScramClient(mechanism, username, password, is_token=is_token)
 
 
 def _check_credentials(given: Mapping[str, Any], wanted: tuple[str, ...]) -> None:

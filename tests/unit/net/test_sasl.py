@@ -14,6 +14,7 @@ from kafkalite.net.sasl.scram import (
     ScramClient,
     ScramCredential,
     ScramServer,
+    TokenLogin,
     derive_keys,
     make_credential,
 )
@@ -161,6 +162,66 @@ def test_salt_of_an_unknown_user_is_the_same_each_time():
     offers = [advance(server.begin(f"n,,n={user},r=abc".encode())) for user in ("nobody", "nobody", "other")]
     salts = [parse_server_first(each).salt for each in offers]
     assert salts[0] == salts[1] != salts[2]
+
+
+# delegation tokens
+
+TOKEN = TokenLogin("alice", "base64 of the hmac", NOW + 60)
+
+
+def token_client(password=TOKEN.password, token_id="token", name="SCRAM-SHA-256"):
+    return ScramClient(name, token_id, password, is_token=True)
+
+
+def token_server(name="SCRAM-SHA-256"):
+    users = {"token": make_credential(name, "password of a user")}
+    return ScramServer(name, users.get, find_token={"token": TOKEN, "late": TOKEN._replace(expires_at=NOW)}.get)
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_login_with_a_token_is_that_of_its_owner_until_it_expires(name):
+    server = server_of(token_server(name))
+    answer = authenticate(server, token_client(name=name))
+    assert (answer.error_code, answer.session_lifetime_ms) == (0, 60_000)
+    assert (server.name, server.by_token, server.expires_at) == ("alice", True, NOW + 60)
+
+
+def test_user_and_token_of_one_name_have_their_own_passwords():
+    server = server_of(token_server())
+    assert authenticate(server, ScramClient("SCRAM-SHA-256", "token", "password of a user")).error_code == 0
+    assert (server.name, server.by_token) == ("token", False)
+    for client in (token_client("password of a user"), ScramClient("SCRAM-SHA-256", "token", TOKEN.password)):
+        refused = authenticate(server_of(token_server()), client)
+        assert refused.error_code == KafkaErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_unknown_expired_and_disabled_tokens_are_refused():
+    wrong = [authenticate(server_of(token_server()), token_client(token_id=each)) for each in ("unknown", "late")]
+    wrong.append(authenticate(server_of(scram_server(users=("token",), password=TOKEN.password)), token_client()))
+    assert [each.error_code for each in wrong] == [KafkaErrorCode.SASL_AUTHENTICATION_FAILED] * 3
+
+
+def test_token_is_named_by_the_extension_of_kafka():
+    assert advance(begin(ScramClient("SCRAM-SHA-256", "id", "hmac", lambda: "nonce", is_token=True))) == (
+        b"n,,n=id,r=nonce,tokenauth=true"
+    )
+    for extension, is_token in ((",tokenauth=TRUE", True), (",a=b,tokenauth=true", True), (",tokenauth=no", False)):
+        assert parse_client_first(f"n,,n=id,r=nonce{extension}".encode()).is_token is is_token
+
+
+def test_password_of_a_token_is_hashed_once_and_few_are_kept(monkeypatch):
+    monkeypatch.setattr("kafkalite.net.sasl.scram.TOKENS_MAX", 2)
+    found = {f"{at}": TOKEN._replace(password=f"password {at}") for at in range(3)}
+    server = ScramServer("SCRAM-SHA-256", {}.get, find_token=found.get)
+
+    def hashes(token_id):
+        steps = server.begin(f"n,,n={token_id},r=nonce,tokenauth=true".encode())
+        step, jobs = next(steps), 0
+        while isinstance(step, Job):
+            step, jobs = steps.send(step.run()), jobs + 1
+        return jobs
+
+    assert [hashes(each) for each in "00112201"] == [1, 0, 1, 0, 1, 0, 1, 1]
 
 
 def test_client_hashes_a_password_once_and_keeps_few_keys(monkeypatch):

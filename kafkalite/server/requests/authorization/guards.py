@@ -523,6 +523,7 @@ OWN: dict[int, Guard] = {
     32: configs,
     33: configs,
     34: alter_replica_log_dirs,
+    38: in_handler,
     44: configs,
     51: alter_user_scram_credentials,
     68: consumer_group_heartbeat,

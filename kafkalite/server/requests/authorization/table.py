@@ -27,6 +27,7 @@ TOPIC = AclResourceType.TOPIC
 GROUP = AclResourceType.GROUP
 CLUSTER = AclResourceType.CLUSTER
 TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
+DELEGATION_TOKEN, USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
 READ, WRITE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE
 DELETE, ALTER, DESCRIBE = AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE
 CLUSTER_ACTION, IDEMPOTENT_WRITE = AclOperation.CLUSTER_ACTION, AclOperation.IDEMPOTENT_WRITE
@@ -37,6 +38,8 @@ ERRORS = {
     GROUP: KafkaErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: KafkaErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    DELEGATION_TOKEN: KafkaErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    USER: KafkaErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 
@@ -289,6 +292,35 @@ TABLE: dict[int, Row] = {
     35: Row("DescribeLogDirs", (on_cluster(DESCRIBE),)),
     36: Row("SaslAuthenticate"),
     37: Row("CreatePartitions", (on_topics(ALTER),), ("topics", "results")),
+    38: Row(
+        "CreateDelegationToken",
+        (
+            Check(
+                Right(AclOperation.CREATE_TOKENS, USER),
+                Effect.REFUSE,
+                "owner_principal_name",
+                note="the owner, if it is not the requester",
+            ),
+        ),
+        own=True,
+    ),
+    39: Row("RenewDelegationToken"),
+    40: Row("ExpireDelegationToken"),
+    41: Row(
+        "DescribeDelegationToken",
+        (
+            Check(
+                Right(DESCRIBE, DELEGATION_TOKEN),
+                Effect.HIDE,
+                note="tokens of others, unless DescribeTokens on their owner is allowed",
+            ),
+            Check(
+                Right(AclOperation.DESCRIBE_TOKENS, USER),
+                Effect.HIDE,
+                note="tokens of others, unless Describe on the token is allowed",
+            ),
+        ),
+    ),
     42: Row("DeleteGroups", (Check(Right(DELETE, GROUP), Effect.FILTER, "groups_names"),), ("groups_names", "results")),
     43: Row("ElectLeaders", (on_cluster(ALTER),), ("topic_partitions", "replica_election_results"), doubled=True),
     44: Row("IncrementalAlterConfigs", config_checks(ALTER_CONFIGS), ("resources", "responses"), own=True),

@@ -1,0 +1,178 @@
+"""The delegation tokens of the tree in memory, as logins and requests need them.
+
+1. The broker reads all tokens before it accepts connections, and again with each session.
+2. A change is applied at this broker when it is durable, before its response is sent. Other brokers read the token
+   when they see the notification.
+3. The HMAC of a token is computed from its id with the secret key, which all brokers share. A token that cannot be read
+   does not exist, and is logged.
+
+Source: DelegationTokenManagerZk.scala, DelegationTokenCache.java of Apache Kafka 3.9.
+"""
+
+import hmac
+import logging
+from base64 import b64encode
+from collections.abc import Callable, Collection
+from functools import partial
+
+from kafkalite.clock import Clock, Outcome, Then
+from kafkalite.cluster.repeated_reads import RepeatedReads
+from kafkalite.cluster.tokens.changes import Decide, TokenChange
+from kafkalite.cluster.tokens.nodes import Stored, read_all, read_token
+from kafkalite.coordination.backend import Coordination
+from kafkalite.coordination.znodes.fields import ZnodeError
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.net.sasl.scram import TokenLogin
+from kafkalite.state.delegation_tokens import Change, Token, TokenTimes, remove_expired
+
+LOGGER = logging.getLogger("kafkalite.authentication")
+HASH = "sha512"
+
+Changed = Callable[[Change], object]
+
+
+def token_hmac(secret_key: str, token_id: str) -> bytes:
+    """Return the HMAC of a token: its base64 is the password of logins (DelegationTokenManager.createHmac)."""
+    return hmac.digest(secret_key.encode(), token_id.encode(), HASH)
+
+
+class DelegationTokens:
+    """Reads and changes the tokens.
+
+    Arguments:
+        session: with the coordination service.
+        clock: of the broker.
+        secret_key: `delegation.token.secret.key`.
+        times: of new and renewed tokens.
+        notify: whether other brokers are notified of changes.
+
+    Attributes:
+        times: as above.
+    """
+
+    def __init__(
+        self, session: Coordination, clock: Clock, secret_key: str, times: TokenTimes, *, notify: bool
+    ) -> None:
+        self.times = times
+        self._session = session
+        self._clock = clock
+        self._secret_key = secret_key
+        self._notify = notify
+        self._tokens: dict[str, Token] = {}
+        self._ids: dict[bytes, str] = {}  # by HMAC
+        self._reads = RepeatedReads("delegation tokens", clock)
+
+    def __repr__(self) -> str:
+        return f"DelegationTokens({len(self._tokens)} tokens)"
+
+    # Reads.
+
+    def load(self, then: Then) -> None:
+        """Read all tokens, and apply them; `then` is called with the outcome."""
+
+        def read(outcome: Outcome) -> None:
+            if outcome.error is None:
+                self._apply_all(outcome.value)
+            then(outcome)
+
+        read_all(self._session, read)
+
+    def reload(self, then: Callable[[], object] = lambda: None) -> None:
+        """Read all tokens, and repeat it until it succeeds or the session ends; `then` is called after a success."""
+        self._reads.run(self.load, then)
+
+    def refresh(self, token_id: str) -> None:
+        """Read a token, and apply it."""
+
+        def read(then: Then) -> None:
+            read_token(self._session, token_id, partial(self._refreshed, token_id, then))
+
+        self._reads.run(read)
+
+    def close(self) -> None:
+        """Repeat no read any more."""
+        self._reads.close()
+
+    def _refreshed(self, token_id: str, then: Then, outcome: Outcome) -> None:
+        if outcome.error is None:
+            self._apply(token_id, outcome.value)
+        then(outcome)
+
+    def _apply_all(self, stored: dict[str, Stored]) -> None:
+        for token_id in self._tokens.keys() - stored.keys():
+            self._apply(token_id, None)
+        for token_id, token in stored.items():
+            self._apply(token_id, token)
+
+    def _apply(self, token_id: str, token: Stored) -> None:
+        if isinstance(token, Token):
+            if token_id not in self._tokens:
+                self._ids[self.hmac_of(token)] = token_id
+            self._tokens[token_id] = token
+            return
+        if isinstance(token, ZnodeError):
+            LOGGER.error("%s; the token is not accepted until the node is corrected or deleted", token)
+        former = self._tokens.pop(token_id, None)
+        if former is not None:
+            del self._ids[self.hmac_of(former)]
+
+    # What logins and requests ask.
+
+    def all(self) -> Collection[Token]:
+        """Return all tokens, expired ones until they are removed."""
+        return self._tokens.values()
+
+    def hmac_of(self, token: Token) -> bytes:
+        """Return the HMAC of a token."""
+        return token_hmac(self._secret_key, token.token_id)
+
+    def login(self, token_id: str) -> TokenLogin | None:
+        """Return what a login with a token needs; None: there is no such token, or it is expired."""
+        token = self._tokens.get(token_id)
+        if token is None or token.is_expired(self._clock.wall_ms()):
+            return None
+        return TokenLogin(token.owner.name, b64encode(self.hmac_of(token)).decode(), token.expiry_ms / 1000)
+
+    # Changes.
+
+    def create(self, token: Token, then: Changed) -> None:
+        """Store a new token; `then` is called once with the change or its error."""
+        self._start(token.token_id, None, then, token)
+
+    def change(self, token_hmac: bytes, decide: Decide, then: Changed) -> None:
+        """Change the token with this HMAC; `then` is called once with the change or its error."""
+        token_id = self._ids.get(token_hmac)
+        if token_id is None:
+            then(Change(KafkaErrorCode.DELEGATION_TOKEN_NOT_FOUND))
+        else:
+            self._start(token_id, decide, then)
+
+    def remove_expired(self) -> None:
+        """Remove the tokens that are expired; a failed removal is repeated by the next call."""
+        now_ms = self._clock.wall_ms()
+        for token in [each for each in self._tokens.values() if each.is_expired(now_ms)]:
+            decide = partial(remove_expired, now_ms=now_ms)
+            self._start(token.token_id, decide, partial(self._expired, token))
+
+    def _expired(self, token: Token, change: Change) -> None:
+        if change.error and change.error != KafkaErrorCode.DELEGATION_TOKEN_NOT_FOUND:
+            text = "the expired delegation token %s of %s was not removed: %s"
+            LOGGER.warning(text, token.token_id, token.owner, KafkaErrorCode(change.error).name)
+
+    def _start(self, token_id: str, decide: Decide | None, then: Changed, new: Token | None = None) -> None:
+        def changed(end: Change) -> None:
+            if not end.error:
+                self._log(token_id, end.token)
+                self._apply(token_id, end.token)
+            then(end)
+
+        TokenChange(self._session, token_id, decide, notify=self._notify, then=changed, new=new).start()
+
+    def _log(self, token_id: str, token: Token | None) -> None:
+        former = self._tokens.get(token_id)
+        if token is None:
+            LOGGER.info("delegation token %s of %s is removed", token_id, former.owner if former else "?")
+        elif token != former:
+            what = "created" if former is None else "changed"
+            text = "delegation token %s of %s is %s, it expires at %d ms"
+            LOGGER.info(text, token_id, token.owner, what, token.expiry_ms)
