@@ -500,6 +500,33 @@ def error_for(code: int, message: str | None = None) -> BrokerResponseError:
     return error_class(code)(message)
 
 
+ACL_OPTIONS = {
+    KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
+}
+GRANT = "`kafkalite acl add -u USER"
+
+
+def with_right(code: int, text: str, operation: str, name: str = "") -> str:
+    """Return the text of a client's error; one of a missing right names the command that grants it.
+
+    Arguments:
+        code: of the error, which has the type of the resource.
+        text: so far.
+        operation: that the client lacks, such as "write" (`docs/authorization.md`).
+        name: of the topic, group or transactional id.
+    """
+    if code not in ACL_OPTIONS or GRANT in text:
+        return text
+    from shlex import quote  # few clients have such errors
+
+    option = ACL_OPTIONS[KafkaErrorCode(code)]
+    resource = f"--{option}" if option == "cluster" else f"--{option} {quote(name)}"
+    return f"{text}; {GRANT} -o {operation} {resource}` grants it"
+
+
 def shorten(message: str) -> str:
     """An error message for a client; a long one is shortened in the middle, so that it fits into the response."""
     if len(message) <= MESSAGE_CHARACTERS_MAX:

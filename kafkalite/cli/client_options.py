@@ -223,6 +223,15 @@ def address_text(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def with_needed_right(code: int, text: str, subject: str = "") -> str:
+    """Return the text of an error, see `acl.needed.with_needed_right`."""
+    if not error_for(code).code.name.endswith("_AUTHORIZATION_FAILED"):
+        return text
+    from kafkalite.cli.acl.needed import with_needed_right as complete  # few commands fail so
+
+    return complete(code, text, subject)
+
+
 def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Turn an async command into a plain one whose failures are one line."""
 
@@ -231,7 +240,7 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
         try:
             asyncio.run(interruptible(work(*args, **kwargs)))
         except KafkaError as error:
-            fail(str(error))
+            fail(with_needed_right(error.code, str(error)) if isinstance(error, BrokerResponseError) else str(error))
         except BrokenPipeError:
             raise  # the reader of the output is gone: the command ends silently
         except OSError as error:
@@ -253,7 +262,7 @@ def refusal(error_code: int, message: str | None, subject: str) -> str:
     """Return the text for an error code, with the message of the broker if it sent one."""
     error = error_for(error_code, message)
     reason = (error.message or error.code.message).removeprefix(f"{subject}: ")
-    return f"{subject or repr(subject)}: {reason} ({error.code.name})"
+    return with_needed_right(error_code, f"{subject or repr(subject)}: {reason} ({error.code.name})", subject)
 
 
 def explain_error(error: KafkaError, subject: str) -> str:

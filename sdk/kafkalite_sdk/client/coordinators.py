@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.backoff import Backoff
 from kafkalite.callbacks import call_each
-from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for
+from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_class, error_for, with_right
 from kafkalite.model import Node
 from kafkalite.net.client.core import Answer, Fail
 from kafkalite.protocol.schema import Request
@@ -123,7 +123,8 @@ class Coordinators:
         code = each.error_code or (0 if each.host else KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
         if code:
             reason = each.error_message or error_class(code).code.message
-            self._attempt_failed(key, error_for(code, f"{NAMES[key[1]]} {key[0]}: {reason}"))
+            text = with_right(code, f"{NAMES[key[1]]} {key[0]}: {reason}", "describe", key[0])
+            self._attempt_failed(key, error_for(code, text))
             return
         self._found(Node(each.node_id, each.host, each.port))
         self._known[key] = each.node_id

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kafkalite.backoff import Backoff
-from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, RetriableError, error_for
+from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, RetriableError, error_for, with_right
 from kafkalite.protocol.schema import Request, Response
 from kafkalite_sdk.client.cluster_view import ClusterView
 from kafkalite_sdk.membership.retries import RandomNumbers, Retries
@@ -165,7 +165,8 @@ class MemberCore:
 
     def fail_with(self, code: int, now: float, reason: str | None = None) -> None:
         """End the member with the error of a response."""
-        self.fail(error_for(code, reason and f"group {self.settings.group_id}: {reason}"), now)
+        group = self.settings.group_id
+        self.fail(error_for(code, reason and with_right(code, f"group {group}: {reason}", "read", group)), now)
 
 
 def is_retriable(error: KafkaError) -> bool:

@@ -25,6 +25,7 @@ from kafkalite.errors import (
     KafkaTimeoutError,
     error_class,
     error_for,
+    with_right,
 )
 from kafkalite.model import Node
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -352,7 +353,8 @@ class Driver:
                 self._set_partitions(topic)
         for topic, code in changes.failed.items():
             if not error_class(code).retriable:
-                self._fail_topic(topic, error_for(code, f"topic {topic!r}: {error_class(code).code.message}"))
+                text = with_right(code, f"topic {topic!r}: {error_class(code).code.message}", "write", topic)
+                self._fail_topic(topic, error_for(code, text))
         codes = changes.failed.items()
         self._forget_unused({topic for topic, code in codes if code in ABSENT or not error_class(code).retriable})
         self.sender.leaders_changed()

@@ -7,7 +7,7 @@ Pure: no I/O, no clock. A newer epoch of an id needs no request: the producer in
 from math import inf
 
 from kafkalite.backoff import Backoff
-from kafkalite.errors import DecodeError, KafkaError, error_for
+from kafkalite.errors import DecodeError, KafkaError, error_class, error_for, with_right
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, ProducerId
 
@@ -56,7 +56,8 @@ class Identity:
         """
         self._open = False
         if response.error_code:
-            error = error_for(response.error_code)
+            code = response.error_code
+            error = error_for(code, with_right(code, error_class(code).code.message, "idempotent-write"))
             if not error.retriable:
                 raise error
             self.failed(error, now)

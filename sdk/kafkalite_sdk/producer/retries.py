@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from kafkalite.backoff import Backoff
-from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, error_class, error_for
+from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, error_class, error_for, with_right
 from kafkalite.protocol.messages.produce import ProduceResponse
 from kafkalite_sdk._speedups.deliveries import ProducerBatch
 from kafkalite_sdk._speedups.sender_core import ProduceCall, SenderCore
@@ -73,7 +73,8 @@ def error_of(batch: ProducerBatch, outcome: PartitionResponse) -> KafkaError:
     """The error of a batch as a user sees it."""
     reasons = (outcome.error_message, *(each.batch_index_error_message for each in outcome.record_errors))
     reason = next(filter(None, reasons), None) or error_class(outcome.error_code).code.message
-    return error_for(outcome.error_code, f"{batch.topic}-{batch.partition}: {reason}")
+    text = f"{batch.topic}-{batch.partition}: {reason}"
+    return error_for(outcome.error_code, with_right(outcome.error_code, text, "write", batch.topic))
 
 
 class Retries:

@@ -6,7 +6,7 @@ Pure: no I/O, no clock. Sources: FetchCollector.handleInitializeErrors of Apache
 from typing import Any
 
 from kafkalite.backoff import exponential_pause
-from kafkalite.errors import CorruptRecordError, InvalidMetadataError, KafkaError, KafkaErrorCode, error_for
+from kafkalite.errors import CorruptRecordError, InvalidMetadataError, KafkaError, KafkaErrorCode, error_for, with_right
 from kafkalite.model import Node
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite_sdk.client.cluster_view import NO_EPOCH, NO_LEADER, ClusterView, PartitionView
@@ -69,7 +69,8 @@ class FetchErrors:
         state = buffer.state
         from_replica = state.preferred_replica == call.node
         state.preferred_replica = NO_REPLICA
-        error = error_for(data.error_code, self._text(buffer))
+        code, topic = data.error_code, buffer.state.topic_partition.topic
+        error = error_for(code, with_right(code, self._text(buffer), "read", topic))
         if isinstance(error, InvalidMetadataError):
             return self._leader_is_wrong(buffer, call, data, response, now, from_replica=from_replica)
         if from_replica and data.error_code == OUT_OF_RANGE:

@@ -16,7 +16,7 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
+from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for, with_right
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite_sdk.consumer.offsets.committed_offsets import COORDINATOR_LOST
@@ -240,7 +240,8 @@ class Commits:
         text = f"the offset of {topic_partition} is not committed in group {self._group}"
         if code == KafkaErrorCode.STALE_MEMBER_EPOCH:
             text += "; another member owns the partition now, or its offset was rewound"
-        return error_for(code, text)
+        name = topic_partition.topic if code == KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED else self._group
+        return error_for(code, with_right(code, text, "read", name))
 
     def _done(self, commit: Commit) -> None:
         self.committed += commit.error is None

@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 from kafkalite.backoff import exponential_pause
-from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+from kafkalite.errors import KafkaError, KafkaErrorCode, error_for, with_right
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite_sdk.values import OffsetAndMetadata
@@ -129,7 +129,9 @@ class CommittedOffsets:
         """The response to a request has arrived; `now` in seconds of the loop's clock."""
         offsets, code = _outcomes(response)
         if code:
-            self._failed(call.questions, error_for(code, f"group {self._group}"), now, ALL)
+            self._failed(
+                call.questions, error_for(code, with_right(code, f"group {self._group}", "read", self._group)), now, ALL
+            )
             return
         self._pauses.pop(ALL, None)
         self._open = None

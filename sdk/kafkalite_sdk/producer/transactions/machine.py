@@ -27,6 +27,7 @@ from kafkalite.errors import (
     TransactionAbortedError,
     error_class,
     error_for,
+    with_right,
 )
 from kafkalite.model import TopicPartition
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, ProducerId
@@ -268,7 +269,12 @@ class TransactionMachine:
         about = f" for {subject}" if subject else ""
         reason = getattr(response, "error_message", None) or error_class(code).code.message
         text = f"transactional id {self.transactional_id}: {broker} has rejected {call.step.value}{about}: {reason}"
-        self._failed(call, reaction, error_for(code, text), now)
+        operation, name = "write", self.transactional_id
+        if code == KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            name = subject.rpartition("-")[0]
+        elif code == KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
+            operation, name = "read", getattr(call.request, "group_id", "")
+        self._failed(call, reaction, error_for(code, with_right(code, text, operation, name)), now)
 
     def _apply(self, call: TransactionCall, response: Any) -> None:
         """Apply what a response has confirmed."""

@@ -1,0 +1,54 @@
+"""The right that a command needs, for its error when the client lacks it."""
+
+import click
+
+from kafkalite.errors import ACL_OPTIONS, KafkaErrorCode, with_right
+
+TOPIC, GROUP, CLUSTER = (
+    KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    KafkaErrorCode.GROUP_AUTHORIZATION_FAILED,
+    KafkaErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+)
+# Operations by command and error code (`docs/authorization.md`); others describe the resource.
+OPERATIONS: dict[tuple[str, int], str] = {
+    ("topic create", TOPIC): "create",
+    ("topic create", CLUSTER): "create",
+    ("topic alter", TOPIC): "alter",
+    ("topic delete", TOPIC): "delete",
+    ("topic delete-records", TOPIC): "delete",
+    ("topic elect-leaders", CLUSTER): "alter",
+    ("config describe", TOPIC): "describe-configs",
+    ("config describe", GROUP): "describe-configs",
+    ("config describe", CLUSTER): "describe-configs",
+    ("config alter", TOPIC): "alter-configs",
+    ("config alter", GROUP): "alter-configs",
+    ("config alter", CLUSTER): "alter-configs",
+    ("security check", CLUSTER): "describe-configs",
+    ("acl add", CLUSTER): "alter",
+    ("acl remove", CLUSTER): "alter",
+    ("user add", CLUSTER): "alter",
+    ("user remove", CLUSTER): "alter",
+    ("group delete", GROUP): "delete",
+    ("group reset", GROUP): "read",
+    ("group rewind", GROUP): "read",
+    ("transaction abort", CLUSTER): "cluster-action",
+    ("produce", TOPIC): "write",
+    ("consume", TOPIC): "read",
+    ("consume", GROUP): "read",
+}
+
+
+def with_needed_right(code: int, text: str, subject: str = "") -> str:
+    """Return the text of an error of the current command; one of a missing right names the command that grants it.
+
+    Arguments:
+        code: of the error.
+        text: so far.
+        subject: the topic, group or transactional id; "" = the text has it.
+    """
+    if code not in ACL_OPTIONS:
+        return text
+    context = click.get_current_context(silent=True)
+    command = "" if context is None else context.command_path.partition(" ")[2]
+    name = subject.removeprefix("topic:").removeprefix("group:") or "NAME"
+    return with_right(code, text, OPERATIONS.get((command, code), "describe"), name)
