@@ -6,16 +6,22 @@ from contextlib import suppress
 
 import pytest
 
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.jaas import MODULES, LoginModule, parse_jaas
+from kafkalite.config.keys import ConfigError
 from kafkalite.errors import AuthenticationError
 from kafkalite.net.certificates import validities
-from kafkalite.net.sasl.oauthbearer import OAuthBearerServer
+from kafkalite.net.sasl.oauthbearer import OAuthBearerServer, TokenRejection
 from kafkalite.net.sasl.plain import PlainServer
 from kafkalite.net.sasl.scram import ScramClient, ScramServer, make_credential
 from kafkalite.net.sasl.server import Answer, SaslServer
 from kafkalite.net.sasl.steps import Authenticated, Job
+from kafkalite.net.sasl.token_keys import parse_keys
+from kafkalite.net.sasl.token_validation import TokenValidator
 from kafkalite.net.sasl.tokens import check_token, expiry_of
 from tests.kit.certificates import Authority
 from tests.kit.seeds import chosen_seed
+from tests.kit.tokens import USER, Issuer, claims
 from tests.unit.protocol.damage import damaged
 
 GOOD = {
@@ -93,3 +99,34 @@ def test_damaged_tokens_and_certificates(fuzz_inputs, tmp_path):
         except ValueError:
             continue
     assert found
+
+
+@pytest.mark.fuzz
+def test_damaged_signed_tokens_keys_and_jaas_texts(fuzz_inputs, tmp_path):
+    """A token with another byte in header, claims or signature is never accepted."""
+    seed = chosen_seed()
+    print(f"KAFKALITE_SEED={seed}")
+    rng, issuer = random.Random(seed), Issuer()
+    settings = {"listeners": "SASL_PLAINTEXT://h:9092,PLAINTEXT://h:9093", **issuer.publish(tmp_path / "keys.json")}
+    config = BrokerConfig(settings).listener_security("SASL_PLAINTEXT")
+    validator, now = TokenValidator(config.oauthbearer, lambda: now), claims()["iat"]
+    validator.keys = parse_keys(issuer.document())
+    token, jaas = issuer.token(), f'{MODULES["PLAIN"]} required user_alice="a \\" b" /* c */ user_bob=\'d\'; // e'
+    kept = {json_of(token): validator(token, {})}
+    modules = set()
+    for _ in range(count_of(fuzz_inputs)):
+        text = damaged(rng, token.encode()).decode("latin-1")
+        found = validator(text, {})
+        assert isinstance(found, TokenRejection) or found == kept.get(json_of(text)), text
+        with suppress(ValueError):
+            validator.keys = parse_keys(damaged(rng, issuer.document())) or validator.keys
+        validator.keys = parse_keys(issuer.document())
+        with suppress(ConfigError):
+            modules.add(type(parse_jaas("key", damaged(rng, jaas.encode()).decode("latin-1"), "PLAIN")))
+    assert modules == {LoginModule} and kept[json_of(token)].name == USER
+
+
+def json_of(token):
+    """Header and claims as they are decoded: the last digit of base64 may have bits without effect."""
+    parts = token.split(".")
+    return tuple(each.rstrip("=") for each in parts[:2])

@@ -52,6 +52,7 @@ def parse_keys(data: bytes) -> "list[Key]":
 def _usable(key: Mapping[str, Any]) -> "Iterator[Key]":
     """Yield the public key of an entry, if it can be used."""
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from joserfc.errors import JoseError
         from joserfc.jwk import import_key
     except ImportError:
@@ -66,8 +67,8 @@ def _usable(key: Mapping[str, Any]) -> "Iterator[Key]":
     public: Any = {name: key[name] for name in (*COMMON_MEMBERS, *members) if name in key} | {"key_ops": ["verify"]}
     try:
         yield import_key(public)
-    except (JoseError, ValueError, TypeError):  # a curve or a type of later standards, or a damaged key
-        return
+    except (JoseError, UnsupportedAlgorithm, ArithmeticError, LookupError, TypeError, ValueError):
+        return  # a curve or a type of later standards, or a damaged key
 
 
 def _read(settings: OAuthBearerSettings) -> bytes:

@@ -55,7 +55,7 @@ class TokenValidator:
             return self._check(self._verified(token))
         except InvalidToken as error:
             return TokenRejection(str(error))
-        except (JoseError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (JoseError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             return TokenRejection(_shown(error))
 
     def _verified(self, token: str) -> Mapping[str, Any]:

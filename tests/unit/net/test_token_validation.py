@@ -190,6 +190,9 @@ def test_keys_that_must_not_be_used() -> None:
     for other in ({**key, "use": "enc"}, {**key, "key_ops": ["encrypt"]}, weak, {**key, "n": "!"}, {**key, "e": None}):
         with pytest.raises(ValueError, match="no public key"):
             parse_keys(json.dumps({"keys": [other]}).encode())
+    (curve,) = json.loads(EC.document())["keys"]
+    later = json.dumps({"keys": [{**curve, "crv": "P-999"}, {**curve, "kty": "AKP"}, curve]}).encode()
+    assert len(parse_keys(later)) == 1
     private: Any = [each.as_dict(private=True) for each in EC.keys]
     (public,) = parse_keys(json.dumps({"keys": private}).encode())
     assert not public.is_private
