@@ -126,7 +126,10 @@ def test_rights_replication_transactions_and_a_killed_leader(cluster: SecuredClu
     cluster.in_sync("orders")
 
 
-def test_certificates_and_users_change_under_load(cluster: SecuredCluster) -> None:
+@pytest.mark.parametrize(
+    "rounds", [1, pytest.param(20, marks=[pytest.mark.torture, pytest.mark.long_form, pytest.mark.timeout(1800)])]
+)
+def test_certificates_and_users_change_under_load(cluster: SecuredCluster, rounds: int) -> None:
     """Certificates, the user of the brokers and that of a client: no request fails, each record is there once."""
     cluster.create_topic("rotated", PARTITIONS)
     permit(cluster, "rotated")
@@ -134,22 +137,8 @@ def test_certificates_and_users_change_under_load(cluster: SecuredCluster) -> No
     load = Load(cluster, "rotated", "alice")
     load.start()
     load.progress()
-    for broker_id in cluster.broker_ids:
-        cluster.issue(broker_id, "second")
-    cluster.reload_certificates()
-    load.progress()
-    add_user(cluster, f"{BROKER}-2")
-    cluster.user = f"{BROKER}-2"
-    for broker_id in cluster.broker_ids:
-        cluster.stop(broker_id)
-        load.progress()
-        cluster.start(broker_id)
-        cluster.in_sync("rotated")
-        load.progress()
-    remove_user(cluster, BROKER)
-    for broker_id in cluster.broker_ids:
-        principals = {each.principal for each in cluster.connections(broker_id)} - {None}
-        assert principals == {Principal("User", f"{BROKER}-2")}
+    for number in range(rounds):
+        rotate(cluster, load, f"round-{number}")
     add_user(cluster, "alice-2")
     sent = load.finish()
     following = Load(cluster, "rotated", "alice-2", first=sent)
@@ -162,6 +151,26 @@ def test_certificates_and_users_change_under_load(cluster: SecuredCluster) -> No
     sent = following.finish()
     assert sorted(read(cluster, "rotated", sent, **cluster.options("alice-2"))) == list(range(sent))
     cluster.in_sync("rotated")
+
+
+def rotate(cluster: SecuredCluster, load: Load, name: str) -> None:
+    """Replace the certificates, and then the user of the brokers, by one restart of each."""
+    for broker_id in cluster.broker_ids:
+        cluster.issue(broker_id, name)
+    cluster.reload_certificates()
+    load.progress()
+    former, cluster.user = cluster.user, f"{BROKER}-2" if cluster.user == BROKER else BROKER
+    add_user(cluster, cluster.user)
+    for broker_id in cluster.broker_ids:
+        cluster.stop(broker_id)
+        load.progress()
+        cluster.start(broker_id)
+        cluster.in_sync("rotated")
+        load.progress()
+    remove_user(cluster, former)
+    for broker_id in cluster.broker_ids:
+        principals = {each.principal for each in cluster.connections(broker_id)} - {None}
+        assert principals == {Principal("User", cluster.user)}
 
 
 def add_user(cluster: SecuredCluster, user: str) -> None:
