@@ -20,7 +20,8 @@ from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 
 if TYPE_CHECKING:
-    from kafkalite_sdk.admin import ScramMechanism
+    from kafkalite_sdk import Admin
+    from kafkalite_sdk.admin import NewCredential, ScramMechanism, UserMechanism
 
 COLUMNS = ("USER", "MECHANISM", "ITERATIONS")
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -150,9 +151,14 @@ async def add_online(cluster: Cluster, user: str, password: str, mechanisms: tup
     from kafkalite_sdk.admin import NewCredential, UserMechanism
 
     new = NewCredential(password, iterations)
-    changes = {UserMechanism(user, mechanism_of(each)): new for each in mechanisms}
     async with connect(cluster) as admin:
-        outcomes = await admin.users.alter(changes)
+        for each in mechanisms:
+            await alter(admin, {UserMechanism(user, mechanism_of(each)): new})
+
+
+async def alter(admin: "Admin", change: "dict[UserMechanism, NewCredential | None]") -> None:
+    """Change one credential; ends the command if it is refused. KRaft accepts one per user and request."""
+    outcomes = await admin.users.alter(change)
     fail_for({f"user {each}": error for each, error in outcomes.errors.items()})
 
 
@@ -196,8 +202,8 @@ async def remove(user: str, mechanisms: tuple[str, ...], yes: bool, cluster: Clu
         wanted = [mechanism_of(each) for each in dict.fromkeys(mechanisms)] or sorted(known)
         if not yes:
             click.confirm(f"Remove {len(wanted)} credential(s) of user {user}?", abort=True)
-        outcomes = await admin.users.alter({UserMechanism(user, each): None for each in wanted})
-    fail_for({f"user {each}": error for each, error in outcomes.errors.items()})
+        for each in wanted:
+            await alter(admin, {UserMechanism(user, each): None})
     print_rows(COLUMNS, [(user, name_of(each), known[each]) for each in wanted], as_json)
 
 

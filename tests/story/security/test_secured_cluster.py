@@ -131,17 +131,19 @@ def test_rights_replication_transactions_and_a_killed_leader(cluster: SecuredClu
 )
 def test_certificates_and_users_change_under_load(cluster: SecuredCluster, rounds: int) -> None:
     """Certificates, the user of the brokers and that of a client: no request fails, each record is there once."""
-    cluster.create_topic("rotated", PARTITIONS)
-    permit(cluster, "rotated")
-    permit(cluster, "rotated", "alice-2")
-    load = Load(cluster, "rotated", "alice")
+    topic = f"rotated-{rounds}"
+    cluster.create_topic(topic, PARTITIONS)
+    permit(cluster, topic)
+    permit(cluster, topic, "alice-2")
+    add_user(cluster, "alice")
+    load = Load(cluster, topic, "alice")
     load.start()
     load.progress()
     for number in range(rounds):
-        rotate(cluster, load, f"round-{number}")
+        rotate(cluster, load, topic, f"round-{number}")
     add_user(cluster, "alice-2")
     sent = load.finish()
-    following = Load(cluster, "rotated", "alice-2", first=sent)
+    following = Load(cluster, topic, "alice-2", first=sent)
     following.start()
     following.progress()
     remove_user(cluster, "alice")
@@ -149,12 +151,12 @@ def test_certificates_and_users_change_under_load(cluster: SecuredCluster, round
         pass
     following.progress()
     sent = following.finish()
-    assert sorted(read(cluster, "rotated", sent, **cluster.options("alice-2"))) == list(range(sent))
-    cluster.in_sync("rotated")
+    assert sorted(read(cluster, topic, sent, **cluster.options("alice-2"))) == list(range(sent))
+    cluster.in_sync(topic)
 
 
-def rotate(cluster: SecuredCluster, load: Load, name: str) -> None:
-    """Replace the certificates, and then the user of the brokers, by one restart of each."""
+def rotate(cluster: SecuredCluster, load: Load, topic: str, name: str) -> None:
+    """Replace the certificates, and then the user of the brokers, by one restart of each, under load."""
     for broker_id in cluster.broker_ids:
         cluster.issue(broker_id, name)
     cluster.reload_certificates()
@@ -165,7 +167,7 @@ def rotate(cluster: SecuredCluster, load: Load, name: str) -> None:
         cluster.stop(broker_id)
         load.progress()
         cluster.start(broker_id)
-        cluster.in_sync("rotated")
+        cluster.in_sync(topic)
         load.progress()
     remove_user(cluster, former)
     for broker_id in cluster.broker_ids:
