@@ -114,10 +114,12 @@ def test_damaged_signed_tokens_keys_and_jaas_texts(fuzz_inputs, tmp_path):
     token, jaas = issuer.token(), f'{MODULES["PLAIN"]} required user_alice="a \\" b" /* c */ user_bob=\'d\'; // e'
     kept = {json_of(token): validator(token, {})}
     modules = set()
-    for _ in range(count_of(fuzz_inputs)):
+    for at in range(count_of(fuzz_inputs)):
         text = damaged(rng, token.encode()).decode("latin-1")
         found = validator(text, {})
         assert isinstance(found, TokenRejection) or found == kept.get(json_of(text)), text
+        if at % 5:
+            continue  # keys cost more than tokens
         with suppress(ValueError):
             validator.keys = parse_keys(damaged(rng, issuer.document())) or validator.keys
         validator.keys = parse_keys(issuer.document())
