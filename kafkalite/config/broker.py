@@ -36,6 +36,7 @@ from kafkalite.config.listeners import (
     parse_protocol_map,
 )
 from kafkalite.config.table_groups import GROUP_TYPES, TIMES
+from kafkalite.config.table_security import ENCODER_SECRET
 from kafkalite.config.topic import (
     DELETION_KEYS,
     StoredTopicConfig,
@@ -47,6 +48,7 @@ from kafkalite.config.topic import (
 from kafkalite.model import Endpoint, Principal
 
 if TYPE_CHECKING:
+    from kafkalite.config.passwords.stored import StoredPasswords
     from kafkalite.config.sasl import BrokerCredentials, SaslSettings
     from kafkalite.config.security import ListenerSecurity
     from kafkalite.config.zookeeper import ZooKeeperSecurity
@@ -92,6 +94,7 @@ class BrokerConfig:
         dynamic: texts set by request for this broker.
         origins: the origin of static texts by key, for warnings: a file, a variable, an option.
         ignored_default, ignored: stored texts for all brokers and for this one that are not used (`config.stored`).
+        passwords: decrypts the passwords among the stored texts; None: created from the static texts.
         undefined: the keys that a text would set that cannot be read, if they decide about the deletion of records.
 
     Attributes have the names of the honoured keys with underscores, in Kafka's units; `values` has the value of every
@@ -106,6 +109,7 @@ class BrokerConfig:
     ignored_default: Mapping[str, str] = field(default_factory=dict, repr=False)
     ignored: Mapping[str, str] = field(default_factory=dict, repr=False)
     undefined: frozenset[str] = frozenset()
+    passwords: "StoredPasswords | None" = field(default=None, repr=False, compare=False)
 
     row_names: ClassVar[Mapping[str, str]]  # the keys of the attributes that are values of rows
     values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
@@ -236,9 +240,13 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         values = {name: key.default for name, key in BROKER_KEYS.items()}
         values.update(parse_broker_values(self.static))
-        for texts in (self.dynamic_default, self.dynamic):
-            values.update(parse_dynamic_values(texts))
         put = object.__setattr__
+        if self.passwords is None and ENCODER_SECRET in self.static:
+            from kafkalite.config.passwords.stored import stored_passwords  # few brokers set it
+
+            put(self, "passwords", stored_passwords(values))
+        for texts in (self.dynamic_default, self.dynamic):
+            values.update(parse_dynamic_values(texts, self.passwords))
         put(self, "values", MappingProxyType(values))
         vars(self).update({name: values[key] for name, key in self.row_names.items()})
         put(self, "broker_id", self._read_broker_id())
@@ -454,8 +462,12 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
-def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
+def parse_dynamic_values(texts: Mapping[str, str], passwords: "StoredPasswords | None" = None) -> dict[str, Value]:
     """Return the values of dynamic configs; raises ConfigError.
+
+    Arguments:
+        texts: by key; those of passwords are encrypted.
+        passwords: decrypts them; None: there is no secret.
 
     Security keys are accepted, unlike in a file: a client configures brokers of any kind, and no start may fail because
     of them. They have no effect.
@@ -463,9 +475,21 @@ def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for name, text in texts.items():
         key = dynamic_key(name)
-        if key is not None:
+        if key is not None and key.sensitive:
+            values[name] = decrypt_value(name, text, passwords)
+        elif key is not None:
             values[name] = None if key.default is None and not text.strip() else key.parse(text)
     return values
+
+
+def decrypt_value(name: str, text: str, passwords: "StoredPasswords | None") -> str | None:
+    """Return a stored password, None for an empty one; raises ConfigError without a part of it."""
+    if passwords is None:
+        raise ConfigError(name, f"{name} is a password: set {ENCODER_SECRET} of the broker, which encrypts it")
+    try:
+        return passwords.decode(text) or None
+    except ValueError as error:
+        raise ConfigError(name, f"{name}: {error}") from None
 
 
 # None may be above the next: the least, the one that holds and the greatest (GroupCoordinatorConfig.java); the wait of

@@ -317,11 +317,11 @@ def checked_broker_configs(
             raise ConfigError(name, f"Null value not supported for : {name}", KafkaErrorCode.INVALID_REQUEST)
         if name in changed:
             check_changeable(name, all_brokers=all_brokers)
-            check_no_password(name)
+            text = text_to_store(config, name, text)
         texts[name] = text
     new = {name: texts[name] for name in changed if name in texts}
-    parse_dynamic_values(new)
-    used = {name: text for name, text in texts.items() if name in new or wrong(name, text) is None}
+    parse_dynamic_values(new, config.passwords)
+    used = {name: text for name, text in texts.items() if name in new or wrong(name, text, config.passwords) is None}
     stays = {name: text for name, text in used.items() if name not in new}
     error = contradiction(config, used, all_brokers=all_brokers)
     if error is not None and contradiction(config, stays, all_brokers=all_brokers) is None:
@@ -333,9 +333,9 @@ def contradiction(config: BrokerConfig, texts: Mapping[str, str], *, all_brokers
     """Return the error of dynamic texts that contradict each other or the other configs of the broker, else None."""
     try:
         if all_brokers:
-            BrokerConfig(config.static, texts, config.dynamic)
+            BrokerConfig(config.static, texts, config.dynamic, passwords=config.passwords)
         else:
-            BrokerConfig(config.static, config.dynamic_default, texts)
+            BrokerConfig(config.static, config.dynamic_default, texts, passwords=config.passwords)
     except ConfigError as error:
         return error
     return None
@@ -359,7 +359,7 @@ def alter_broker(
 def stored_value(config: BrokerConfig, current: Mapping[str, str], key: Key) -> Value:
     """Return the value of a broker's key for an operation on a list: the stored one, if it is valid."""
     text = current.get(key.name)
-    if text is not None and wrong(key.name, text) is None:
+    if text is not None and wrong(key.name, text, config.passwords) is None:
         return key.parse(text)
     return config.values.get(key.name)
 
@@ -386,15 +386,23 @@ def check_changeable(name: str, *, all_brokers: bool) -> None:
     raise ConfigError(name, wrong_name, KafkaErrorCode.INVALID_REQUEST)
 
 
-def check_no_password(name: str) -> None:
-    """Raise ConfigError with INVALID_REQUEST for a password: it would be stored in clear text, and have no effect.
+def text_to_store(config: BrokerConfig, name: str, text: str) -> str:
+    """Return the text that is stored for a new value: a password is encrypted (DynamicBrokerConfig.scala).
 
-    Kafka encrypts passwords, and refuses them without `password.encoder.secret` (DynamicBrokerConfig.scala).
+    Arguments:
+        config: of the broker, with its secret.
+        name: of the config.
+        text: its value.
+
+    Raises ConfigError with INVALID_REQUEST for a password on a broker without a secret.
     """
     key = dynamic_key(name)
-    if key is not None and key.sensitive:
-        text = f"{name} is a password: it has no effect in this version, and is not stored in clear text"
-        raise ConfigError(name, text, KafkaErrorCode.INVALID_REQUEST)
+    if key is None or not key.sensitive:
+        return text
+    if config.passwords is None:
+        wanted = "it is not stored in clear text: set password.encoder.secret of the broker"
+        raise ConfigError(name, f"{name} is a password: {wanted}", KafkaErrorCode.INVALID_REQUEST)
+    return config.passwords.encode(name, text)
 
 
 # Honoured keys that a running broker does not take over: stored, and in force with its next start.

@@ -4,12 +4,15 @@ A client of another version or an operator's tool may have written them, and a s
 """
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.config.broker import BrokerConfig, parse_dynamic_values
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, did_you_mean, dynamic_key, nearest
 from kafkalite.config.keys import ConfigError
 from kafkalite.config.topic import DELETION_KEYS
+
+if TYPE_CHECKING:
+    from kafkalite.config.passwords.stored import StoredPasswords
 
 DELETION_DEFAULTS = frozenset(
     synonym.name
@@ -57,6 +60,7 @@ def read_broker_config(before: BrokerConfig, default: Texts | None, own: Texts |
     config = BrokerConfig(
         before.static, for_all.valid, for_one.valid,
         ignored_default=for_all.ignored, ignored=for_one.ignored, undefined=frozenset(undefined),
+        passwords=before.passwords,
     )  # fmt: skip
     return StoredBrokerConfig(config, tuple(problems))
 
@@ -67,7 +71,7 @@ def _read(before: BrokerConfig, texts: Texts | None, problems: list[str], *, all
     if texts is None:
         texts = before.stored_texts(all_brokers=all_brokers)
     for name, text in texts.items():
-        error = wrong(name, text)
+        error = wrong(name, text, before.passwords)
         if error is None:
             level.valid[name] = text
         else:
@@ -77,17 +81,20 @@ def _read(before: BrokerConfig, texts: Texts | None, problems: list[str], *, all
     return level
 
 
-def wrong(name: str, text: str) -> str | None:
-    """Return why a stored config of a broker is not used, None for one that is."""
+def wrong(name: str, text: str, passwords: "StoredPasswords | None") -> str | None:
+    """Return why a stored config of a broker is not used, None for one that is.
+
+    Arguments:
+        name, text: as stored.
+        passwords: decrypts passwords; None: they are not used.
+    """
     key = dynamic_key(name)
     if key is None:
         return f"{name} cannot be set for a running broker{did_you_mean(name, BROKER_KEYS)}"
-    if key.sensitive:
-        return f"{name} is a password without effect in this version, and stored: delete it"
     try:
-        parse_dynamic_values({name: text})
+        parse_dynamic_values({name: text}, passwords)
     except ConfigError as error:
-        return str(error)
+        return f"{error}, or delete it" if key.sensitive else str(error)
     return None
 
 
@@ -110,9 +117,9 @@ def _leave_out_contradictions(
     def error_of(texts: Texts) -> ConfigError | None:
         try:
             if level is for_all:
-                BrokerConfig(before.static, texts)
+                BrokerConfig(before.static, texts, passwords=before.passwords)
             else:
-                BrokerConfig(before.static, others, texts)
+                BrokerConfig(before.static, others, texts, passwords=before.passwords)
         except ConfigError as error:
             return error
         return None

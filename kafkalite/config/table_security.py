@@ -16,6 +16,11 @@ ENABLE, SET_ACL, DIGEST_FILE = "zookeeper.ssl.client.enable", "zookeeper.set.acl
 TRUST_STORE, KEY_STORE = "zookeeper.ssl.truststore", "zookeeper.ssl.keystore"
 HOST_NAMES = "zookeeper.ssl.endpoint.identification.algorithm"
 
+ENCODER_SECRET = "password.encoder.secret"
+CBC, GCM = "AES/CBC/PKCS5Padding", "AES/GCM/NoPadding"
+KEY_FACTORIES = tuple(f"PBKDF2WithHmacSHA{size}" for size in ("512", "384", "256", "224", "1"))
+KEY_LENGTHS = (128, 192, 256)
+
 SECURITY_KEYS = (
     Key("authorizer.class.name", Type.STRING, "",
         "Authorizer of all requests: kafka.security.authorizer.AclAuthorizer or "
@@ -117,7 +122,19 @@ SECURITY_KEYS = (
         "Lifetime of a delegation token between renewals, in ms.", low=1),
     Key("delegation.token.expiry.check.interval.ms", Type.LONG, 3_600_000,
         "Time between two removals of expired delegation tokens, in ms.", low=1),
-    refused("password.encoder.secret", Type.PASSWORD, None, "Secret that encrypts passwords stored by the broker."),
+    Key(ENCODER_SECRET, Type.PASSWORD, None,
+        "Secret that encrypts the passwords among the dynamic configs of the broker; unset: they are refused."),
+    Key("password.encoder.old.secret", Type.PASSWORD, None,
+        "The former secret: passwords that it has encrypted are encrypted again with the present one."),
+    Key("password.encoder.keyfactory.algorithm", Type.STRING, None,
+        "Java's name of the function that makes keys of the secret; unset: PBKDF2WithHmacSHA512.",
+        allowed=KEY_FACTORIES),
+    Key("password.encoder.cipher.algorithm", Type.STRING, CBC, "Java's name of the cipher for passwords.",
+        allowed=(CBC, GCM)),
+    Key("password.encoder.key.length", Type.INT, 128, "Length of the keys for passwords, in bits: 128, 192 or 256.",
+        low=128, high=256),
+    Key("password.encoder.iterations", Type.INT, 4096, "Iterations of the function that makes keys of the secret.",
+        low=1024, high=100_000),
     refused("remote.log.storage.system.enable", Type.BOOLEAN, False,
             "Whether old segments are kept in remote storage."),
     refused("remote.log.storage.manager.class.name", Type.CLASS, None, "Java class that accesses remote storage."),

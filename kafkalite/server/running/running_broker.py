@@ -273,6 +273,8 @@ class RunningBroker(ABC):
             self._close_coordinators()
             await self.listening.close(0)
             raise
+        if not self.in_cluster:
+            self._encrypt_passwords_again()
         self.store.finish_deletions()
         self.store.delete_expired()
 
@@ -465,7 +467,21 @@ class RunningBroker(ABC):
             LOGGER.warning("%s", line)
         self.hosting.configure(self.config)
         self.listening.configure(self.config)
+        if self.in_cluster:
+            self._encrypt_passwords_again()
         self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
+
+    def _encrypt_passwords_again(self) -> None:
+        """Store the passwords that only `password.encoder.old.secret` decrypts with the present secret."""
+        passwords = self.config.passwords
+        if passwords is None or not passwords.of_former_secret(self.config.dynamic.values()):
+            return
+
+        def ended(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                LOGGER.warning("stored passwords are not encrypted again: %s", refusal.message)
+
+        self.change_broker_configs(False, lambda texts: passwords.with_present_secret(texts or {}), False, ended)
 
     def change_group_configs(
         self, group: str, change: ConfigChange, validate_only: bool, then: Callable[[Refusal | None], None]

@@ -24,6 +24,12 @@ PACKAGE = Path(kafkalite.__file__).parent
 ALIASES = {
     "log_dir": "log_dirs",
     "node_id": "broker_id",
+    "password_encoder_secret": "passwords",
+    "password_encoder_old_secret": "passwords",
+    "password_encoder_keyfactory_algorithm": "passwords",
+    "password_encoder_cipher_algorithm": "passwords",
+    "password_encoder_key_length": "passwords",
+    "password_encoder_iterations": "passwords",
     "listener_security_protocol_map": "listeners",
     "zookeeper_set_acl": "set_acl",
     "zookeeper_ssl_cipher_suites": "cipher_suites",
