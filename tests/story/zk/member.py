@@ -31,6 +31,7 @@ class Member:
         positions: of the partitions that it fetches.
         error: it has failed.
         ended: it has ended, or was killed.
+        is_shut_down: its application has ended it.
     """
 
     def __init__(self, world: "World", settings: MembershipSettings) -> None:
@@ -41,7 +42,7 @@ class Member:
         self.returned: dict[TopicPartition, int] = {}
         self.streams: dict[TopicPartition, int] = {}
         self.error: Exception | None = None
-        self.ended = False
+        self.ended = self.is_shut_down = False
         self.tickets: set[int] = set()
         self._executing = False
         self.session: Any = None
@@ -83,6 +84,7 @@ class Member:
 
     def shut_down(self) -> None:
         """End in order."""
+        self.is_shut_down = True
         self._input(self.machine.shut_down)
 
     def kill(self) -> None:
