@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.cli.main import main
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.served.coordination import HOST, SERVERS
 from kafkalite.coordination.served.directory import CoordinationDirectory
@@ -102,6 +104,19 @@ async def test_broker_that_recovers_its_logs_serves_the_tree_to_others(
     assert await ids_of(tmp_path) == ["1", "2"]
     for each in brokers:
         await each.stop()
+
+
+@on_loop
+async def test_zk_tree_shows_the_tree_of_a_directory(tmp_path: Path) -> None:
+    """It presents the secret of the directory."""
+
+    def tree(*args: str) -> str:
+        return CliRunner().invoke(main, ["zk", "tree", *args], prog_name="kafkalite").output
+
+    shared = str(tmp_path / "shared")
+    assert "no process serves the directory yet" in await asyncio.to_thread(tree, shared, "--timeout", "0.5")
+    async with broker(tmp_path, 1):
+        assert "/brokers/ids/1 " in await asyncio.to_thread(tree, shared, "/brokers/ids")
 
 
 @on_loop
