@@ -5,7 +5,7 @@ from collections.abc import Callable
 from kafkalite.clock import Clock
 from kafkalite.cluster.acls.nodes import pattern_of
 from kafkalite.cluster.acls.store import AclStore
-from kafkalite.cluster.configs.watcher import ConfigWatcher, Notifications
+from kafkalite.cluster.configs.notifications import ConfigWatcher, Notifications
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.znodes.acls import (
     ACL_CHANGE,

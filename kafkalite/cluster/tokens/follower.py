@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kafkalite.clock import Clock
-from kafkalite.cluster.configs.watcher import ConfigWatcher, Notifications
+from kafkalite.cluster.configs.notifications import ConfigWatcher, Notifications
 from kafkalite.cluster.tokens.store import DelegationTokens
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.znodes.tokens import TOKEN_CHANGE, TOKEN_CHANGES, decode_token_change

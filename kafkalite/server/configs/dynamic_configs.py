@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from kafkalite.callbacks import FanIn, gather
 from kafkalite.clock import Clock, Outcome, Then
+from kafkalite.cluster.configs.notifications import ConfigWatcher, Notifications
 from kafkalite.cluster.configs.reads import Texts, read_configs, readable
-from kafkalite.cluster.configs.watcher import ConfigWatcher, Notifications
 from kafkalite.cluster.finalized_features import FeatureFollower
 from kafkalite.cluster.metadata.image import ClusterTables
 from kafkalite.config.broker import BrokerConfig

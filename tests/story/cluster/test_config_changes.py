@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.cluster.configs.watcher import ConfigWatcher
+from kafkalite.cluster.configs.notifications import ConfigWatcher
 from kafkalite.cluster.configs.writes import NodeChange
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.administrator import Administrator

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.configs.expiring_nodes import EXPIRATION_MS
-from kafkalite.cluster.configs.watcher import RELOAD_S, ConfigWatcher
+from kafkalite.cluster.configs.notifications import RELOAD_S, ConfigWatcher
 from kafkalite.cluster.configs.writes import ConfigNode, broker_node, topic_node
 from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.coordination import znodes
