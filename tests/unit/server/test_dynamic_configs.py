@@ -27,6 +27,7 @@ class Broker:
     hosted_topics = ("orders",)
     authorizer = None
     credentials = None
+    tokens = None
 
     def __init__(self) -> None:
         self.config = BrokerConfig()
