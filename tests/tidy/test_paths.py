@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "kafkalite").rglob("*.md")]
 QUOTED = re.compile(r"`([\w./*:-]+)`")
 MODULE_SUFFIXES = ("", ".py", ".pyx", ".pxd", ".pyi", "/__init__.py")
-# Placeholders, config keys, loggers, files of a broker or a build, and paths of other projects.
+# Placeholders, config keys, loggers, ciphers, files of a broker or a build, and paths of other projects.
 NOT_HERE = re.compile(
-    r"NAME|TYPE|://|^/|/x\.py$|^build/|^data\b|^orders\b|^\.|^pytest-dev/|^config/server\.properties"
+    r"NAME|TYPE|://|^/|/x\.py$|^build/|^data\b|^orders\b|^\.|^AES/|^pytest-dev/|^config/server\.properties"
     r"|^kafkalite\.(authentication$|authorizers?$|complete|connections|journal|requests|session|socket|unconfirmed)"
     r"|^kafkalite\.(coordination\.directory$|client\.|fetch\.|group\.|inter\.|retention\.|sasl[._]|zookeeper\.)"
 )
