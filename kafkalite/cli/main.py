@@ -35,6 +35,7 @@ COMMANDS = {
     "user": "List, add and remove users with SCRAM credentials.",
     "security": "Create certificates and a first user; report weak settings.",
     "token": "Create, list, renew and expire delegation tokens.",
+    "quota": "List, add and remove client quotas.",
     "transaction": "List, describe, abort and terminate transactions.",
     "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
     "consume": "Print the records of a topic as lines or as JSON.",

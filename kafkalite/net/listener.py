@@ -29,18 +29,26 @@ BACKLOG = 1024
 SYSTEMS_CHOICE = -1
 ACCEPTS_MAX = 64  # of one address per iteration
 REST_S = 1.0  # pause of accepting without descriptors, unless one is freed
+REFUSED_MAX = 1_000  # connections that are refused later; further ones are closed at once
 HALF_CLOSED_S = 30.0  # limit for sending responses after the peer has closed its side
 SWEEP_S_MAX = 30.0
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class ListenerSocket:
-    """One listening socket."""
+    """One listening socket.
+
+    Attributes:
+        delay: until its next connection is accepted; None: now.
+        refused: connections of addresses with too many new ones, until they are closed.
+    """
 
     def __init__(self, listening: socket.socket, name: str, accepting: Callable[[ListenerSocket], None]) -> None:
         self.socket = listening
         self.name = name
         self._accepting = accepting
+        self.delay: asyncio.TimerHandle | None = None
+        self.refused: dict[socket.socket, asyncio.TimerHandle] = {}
 
     def __call__(self) -> None:
         self._accepting(self)
@@ -69,16 +77,26 @@ class Counted(Protocol):
     def connections_of(self, host: str) -> int: ...
 
 
+class AcceptRates(Protocol):
+    """Limits the rates of new connections; `server.requests.quotas.broker_quotas.BrokerQuotas`."""
+
+    def charge_connection(self, listener: str, host: str) -> tuple[float, float]: ...
+
+
 class ConnectionCounts:
     """The connections of the listeners that share this object.
 
     Arguments:
         connections_max, per_ip_max: `max.connections` and `max.connections.per.ip` of the broker.
+
+    Attributes:
+        rates: limits of the rates of new connections; None: there are none.
     """
 
     def __init__(self, connections_max: int, per_ip_max: int) -> None:
         self.connections_max = connections_max
         self.per_ip_max = per_ip_max
+        self.rates: AcceptRates | None = None
         self._drivers: list[Counted] = []
         self._freed: list[Callable[[], object]] = []
 
@@ -232,10 +250,12 @@ class Listener:
 
     async def close(self, grace_s: float = 5.0) -> None:
         """Stop accepting, send open responses for up to `grace_s` seconds, then close all connections."""
-        for timer in (self._sweep, self._rest):
+        for timer in (self._sweep, self._rest, *(each.delay for each in self._listening)):
             if timer is not None:
                 timer.cancel()
         for listener_socket in self._listening:
+            for refused in list(listener_socket.refused):
+                self._close_refused(listener_socket, refused)
             self.reactor.unwatch(listener_socket.socket.fileno())
             listener_socket.socket.close()
         self._listening.clear()
@@ -267,7 +287,8 @@ class Listener:
 
     def _mute(self) -> None:
         for listener_socket in self._listening:
-            self.reactor.mute(listener_socket.socket.fileno(), self._resting)
+            resting = self._resting or listener_socket.delay is not None
+            self.reactor.mute(listener_socket.socket.fileno(), resting)
 
     def _accept(self, listener_socket: ListenerSocket) -> None:
         for _ in range(ACCEPTS_MAX):
@@ -287,10 +308,48 @@ class Listener:
                 self._accept_and_close(listener_socket, error)
                 return
             self._reported = False
+            if self._counts.rates is None:
+                self._take(accepted, peer, listener_socket.name)
+            elif self._take_at_rate(self._counts.rates, accepted, peer, listener_socket):
+                return
+
+    def _take_at_rate(
+        self, rates: AcceptRates, accepted: socket.socket, peer: tuple[Any, ...], listener_socket: ListenerSocket
+    ) -> bool:
+        """Serve a connection unless its address has too many new ones; returns whether the next one has to wait."""
+        delay_s, refusal_s = rates.charge_connection(listener_socket.name, host_of(peer))
+        if refusal_s:
+            self._refuse_later(accepted, peer, refusal_s, listener_socket)
+        else:
             self._take(accepted, peer, listener_socket.name)
+        if delay_s:
+            listener_socket.delay = self._loop.call_later(delay_s, self._delay_ended, listener_socket)
+            self._mute()
+        return delay_s > 0
+
+    def _delay_ended(self, listener_socket: ListenerSocket) -> None:
+        listener_socket.delay = None
+        self._mute()
+
+    def _refuse_later(
+        self, accepted: socket.socket, peer: tuple[Any, ...], refusal_s: float, listener_socket: ListenerSocket
+    ) -> None:
+        """Close a connection after its throttle time, so that its client cannot connect again at once."""
+        host = host_of(peer)
+        reason = "its address has too many new connections (connection_creation_rate)"
+        if len(listener_socket.refused) >= REFUSED_MAX or accepted.fileno() >= self._refuse_from:
+            self._refuse(accepted, (host, peer[1]), "rate", reason)
+            return
+        self.reactor.log_limited("rate", f"connection of {host} refused: {reason}")
+        close = self._loop.call_later(refusal_s, self._close_refused, listener_socket, accepted)
+        listener_socket.refused[accepted] = close
+
+    def _close_refused(self, listener_socket: ListenerSocket, accepted: socket.socket) -> None:
+        listener_socket.refused.pop(accepted).cancel()
+        accepted.close()
 
     def _take(self, accepted: socket.socket, peer: tuple[Any, ...], name: str) -> None:
-        host = peer[0].removeprefix("::ffff:") if "." in peer[0] else peer[0]
+        host = host_of(peer)
         if accepted.fileno() >= self._refuse_from:
             reason = (
                 f"{self._refuse_from} file descriptors are open, the rest up to RLIMIT_NOFILE is kept for logs; raise "
@@ -365,3 +424,9 @@ class Listener:
         idle_ms = self.limits.idle_ms_max
         self.reactor.close_idle(idle_ms / 1000 if idle_ms >= 0 else -1.0, HALF_CLOSED_S)
         self._schedule_sweep()
+
+
+def host_of(peer: tuple[Any, ...]) -> str:
+    """Return the host of an address; IPv4 addresses in IPv6 form as IPv4."""
+    host: str = peer[0]
+    return host.removeprefix("::ffff:") if "." in host else host

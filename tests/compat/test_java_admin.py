@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from kafkalite._speedups.codec import encode_request
+from kafkalite.net.client import ClientConnection
 from tests.compat.conftest import MakeTopic
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, wait_until
 from tests.kit.clients.java_members import JavaProcess
+from tests.kit.server import batch, produce_request
 
 ONLY_4 = pytest.mark.skipif(AGAINST == "kafka-zookeeper", reason="Apache Kafka with ZooKeeper has none")
 USER_CLIENT = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-name", "app")
@@ -56,6 +60,23 @@ def test_quotas(tools: JavaProcess) -> None:
     assert "Completed" in alter(*address, "--delete-config", "connection_creation_rate")
     for entity in (users, clients, ("--entity-type", "ips"), (*users, *clients)):
         wait_until(lambda entity=entity: "Quota configs" not in described(*entity), "no quotas")  # type: ignore[misc]
+
+
+def test_quota_of_kafka_configs_throttles_a_producer(tools: JavaProcess, new_topic: MakeTopic, address: str) -> None:
+    """The first Produce exceeds the quota of all windows; its response has the throttle time of Kafka's formula."""
+    topic, client = new_topic(), ("--entity-type", "clients", "--entity-name", "throttled")
+    assert "Completed" in tools.tool("configs", "--alter", *client, "--add-config", "producer_byte_rate=100")
+    request = produce_request(topic, (0, batch(bytes(2000))), acks=1)
+    size = len(encode_request(request, 9, 1, "throttled"))
+
+    async def throttle_time_ms() -> int:
+        host, port = address.split(":")
+        async with ClientConnection(host, int(port), client_id="throttled") as connection:
+            response = await connection.call(request, version_max=9)
+        return int(response.throttle_time_ms)
+
+    wait_until(lambda: asyncio.run(throttle_time_ms()) >= (size - 1000) * 10, "the throttle time of the quota")
+    assert "Completed" in tools.tool("configs", "--alter", *client, "--delete-config", "producer_byte_rate")
 
 
 @ONLY_4

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from kafkalite_sdk import Admin, Consumer, Producer, TopicPartition
 from kafkalite_sdk import admin as sdk
 from kafkalite_sdk.admin import quotas
 from kafkalite_sdk.rpc import Connection
 
+from kafkalite.cli.main import main
 from kafkalite.errors import (
     ElectionNotNeededError,
     GroupIdNotFoundError,
@@ -29,7 +31,7 @@ from kafkalite.errors import (
 )
 from tests.compat.conftest import MakeTopic, topic_maker, unused_name
 from tests.kit import jvm
-from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.brokers import AGAINST, Broker, broker_under_test, wait_until
 from tests.kit.clients.confluent_answers import confluent_answer
 from tests.kit.clients.sdk_answers import sdk_answer
 
@@ -289,6 +291,20 @@ async def test_what_only_apache_kafka_serves(kafka: Broker) -> None:
         assert await admin.transactions.list() == ()
         missing = await admin.transactions.describe("nobody")
         assert isinstance(missing.errors["nobody"], TransactionalIdNotFoundError)
+
+
+@pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
+@pytest.mark.xdist_group("sdk-admin-kafka")
+def test_quota_command_on_apache_kafka(kafka: Broker) -> None:
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(main, ["quota", *arguments, "--bootstrap-server", kafka.address])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "added: producer_byte_rate=1024 of user alice" in run("add", "-u", "alice", "producer_byte_rate=1024")
+    wait_until(lambda: "user alice" in run("list"), "the quota")
+    run("remove", "-u", "alice")
+    wait_until(lambda: "user alice" not in run("list"), "its removal")
 
 
 @pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from kafkalite._speedups.codec import decode, encode_request, read_response_header
 from kafkalite.model import Principal
 from kafkalite.net.client import ClientConnection
-from kafkalite.net.memory_transport import MemoryHub
+from kafkalite.net.memory_transport import MemoryHub, frozen_clock
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -190,8 +190,9 @@ async def connected(broker: Broker | RunningBroker, host: str | None = None) -> 
 class Hub(MemoryHub):
     """Connections in memory that follow the test's loop: what a job or timer completes is sent in the next turn."""
 
-    def __init__(self, broker: RunningBroker) -> None:
-        super().__init__(BrokerService(broker.dispatcher, broker.replicas, broker.heartbeats, broker.fetch_sessions))
+    def __init__(self, broker: RunningBroker, clock: Callable[[], int] = frozen_clock) -> None:
+        service = BrokerService(broker.dispatcher, broker.replicas, broker.heartbeats, broker.fetch_sessions)
+        super().__init__(service, clock=clock)
         self.passed = asyncio.Event()
 
     def wake(self) -> None:

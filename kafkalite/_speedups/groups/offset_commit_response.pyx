@@ -18,7 +18,7 @@ cdef enum:
     PARTITION_BYTES = 6           # index, error code
 
 
-def encode_response(PackedCommit request not None, int32_t correlation_id, errors):
+def encode_response(PackedCommit request not None, int32_t correlation_id, errors, int32_t throttle_ms=0):
     """The response with its header. See the .pyi."""
     cdef bint flexible = request.version >= FLEXIBLE_SINCE
     cdef PartitionOffsets offsets = request.offsets
@@ -37,7 +37,7 @@ def encode_response(PackedCommit request not None, int32_t correlation_id, error
     store_u32(p, <uint32_t> correlation_id)
     p = put_empty_tags(p + 4, flexible)
     if request.version >= THROTTLED_SINCE:
-        store_u32(p, 0)
+        store_u32(p, <uint32_t> throttle_ms)
         p += 4
     p = put_count(p, offsets.topics_count, flexible)
     for at in range(offsets.topics_count):

@@ -5,6 +5,7 @@ from kafkalite._speedups.net.framing import FrameInterceptor
 
 @final
 class Heartbeats(FrameInterceptor):
+    disabled: bool  # whether all heartbeats are dispatched: their time is charged to quotas
     def __init__(self) -> None: ...
     def register_callbacks(
         self,

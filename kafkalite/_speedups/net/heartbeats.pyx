@@ -45,6 +45,7 @@ cdef inline bint starts_empty(Span *span) noexcept:
 cdef class Heartbeats(FrameInterceptor):
     """See heartbeats.pyi."""
     cdef object classic, consumer, authorized
+    cdef public bint disabled
 
     def register_callbacks(self, *, classic, consumer, authorized=None):
         """Register the callbacks. See heartbeats.pyi."""
@@ -60,6 +61,8 @@ cdef class Heartbeats(FrameInterceptor):
     cdef bytes answer(self, Connection connection, const uint8_t *frame, Py_ssize_t size):
         cdef Span span
         cdef int16_t key, version
+        if self.disabled:
+            return None
         span.at = frame
         span.left = size
         key = take_i16(&span)

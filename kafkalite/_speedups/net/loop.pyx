@@ -272,6 +272,14 @@ cdef class Hub:
         self.now_ns = <long long> now.tv_sec * 1_000_000_000 + now.tv_nsec
         return 0
 
+    def ns_since_look(self):
+        """Nanoseconds since the clock was read last: while a request is served, since its turn began."""
+        cdef timespec now
+        if self.clock is not None:
+            return self.clock() - self.now_ns
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        return <long long> now.tv_sec * 1_000_000_000 + now.tv_nsec - self.now_ns
+
     cdef int defer(self, ConnectionBase connection) except -1:
         """Visit a connection in the next loop iteration."""
         if not connection.listed:

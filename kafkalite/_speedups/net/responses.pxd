@@ -17,7 +17,8 @@ cdef class Reply:
     cdef readonly RespondingConnection connection
     cdef Reply following
     cdef object parts
-    cdef Py_ssize_t size, request_size
+    cdef Py_ssize_t size
+    cdef readonly Py_ssize_t request_size
     cdef bint answered, closes
     cdef bint pins             # its frame is in use until it is answered
     cdef bint in_work          # its response is computed in slices

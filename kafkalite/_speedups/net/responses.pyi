@@ -9,6 +9,7 @@ class RespondingConnection(ConnectionBase):
 
 @final
 class Reply:
+    request_size: int  # bytes of the frame
     connection: Any  # a Connection of `framing`, which creates replies
     on_gone: Callable[[], object] | None
     in_progress: bool

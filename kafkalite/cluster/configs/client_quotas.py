@@ -1,7 +1,5 @@
 """Client quotas: their entities, keys and values, and filters of entities (KIP-546). Invalid ones raise RefusedError.
 
-Quotas are stored and described; no request is delayed by one yet.
-
 An address must be one: Kafka also accepts host names, which it resolves.
 
 Source: ZkAdminManager.scala of Apache Kafka 3.9, ClientQuotaControlManager.java of 4.3.
@@ -74,6 +72,22 @@ def entity_of(pairs: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     return QuotaEntity(tuple((kind, names[kind]) for kind in TYPES if kind in names))
 
 
+def entity_of_node(kind: str, name: str) -> QuotaEntity | None:
+    """Return the entity of a node below `/config`, None for a node of another subject.
+
+    Arguments:
+        kind: `users`, `clients` or `ips`.
+        name: the rest of the path, such as `alice/clients/app`.
+    """
+    parts = name.split("/")
+    if kind == "users" and len(parts) == 3 and parts[1] == "clients":
+        return QuotaEntity(((USER, quotas.name_of(parts[0])), (CLIENT_ID, quotas.name_of(parts[2]))))
+    entity_type = {"users": USER, "clients": CLIENT_ID, "ips": IP}.get(kind)
+    if entity_type is None or len(parts) != 1:
+        return None
+    return QuotaEntity(((entity_type, quotas.name_of(name)),))
+
+
 def can_have_node(name: str) -> bool:
     """Whether a user, a client id or an address can be the name of a node."""
     return name not in ("", ".", "..", quotas.DEFAULT) and len(quotas.node_name(name)) <= NODE_NAME_LENGTH_MAX
@@ -114,12 +128,14 @@ def _text(entity: QuotaEntity, key: str, value: float) -> str:
         raise invalid(f"Invalid configuration key {key}, expected one of {', '.join(entity.keys)}")
     if not math.isfinite(value):
         raise invalid(f"Configuration {key} must be a finite number")
+    if value <= 0:
+        raise invalid(f"Quota {key} must be greater than 0")
     largest = entity.keys[key]
     if largest is None:
         return java_text(value)
     whole = math.floor(value + EPSILON)
-    if abs(whole - value) > EPSILON or abs(whole) > largest:
-        raise invalid(f"Configuration {key} must be a whole number up to {largest}")
+    if abs(whole - value) > EPSILON or not 0 < whole <= largest:
+        raise invalid(f"Configuration {key} must be a whole number from 1 to {largest}")
     return str(whole)
 
 

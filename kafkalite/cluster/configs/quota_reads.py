@@ -1,6 +1,6 @@
 """Reads the client quotas that a filter matches from the tree.
 
-A node that cannot be read is left out and logged. Quotas are stored, but not enforced yet.
+A node that cannot be read is left out and logged.
 """
 
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 
-from kafkalite.callbacks import FanIn, gather
+from kafkalite.callbacks import FanIn, gather, once
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.configs.client_quotas import CLIENT_ID, IP, USER, QuotaEntity, QuotaFilter, values_of
 from kafkalite.coordination import znodes
@@ -50,8 +50,8 @@ class QuotaReader:
         both, wants = self._wanted.wants(USER, CLIENT_ID), self._wanted.wants
         names = [
             self._names(USER, znodes.USER_CONFIGS, needed=both or wants(USER)),
-            self._names(CLIENT_ID, quotas.CLIENT_CONFIGS, needed=wants(CLIENT_ID)),
-            self._names(IP, quotas.IP_CONFIGS, needed=wants(IP)),
+            self._names(CLIENT_ID, znodes.CLIENT_CONFIGS, needed=wants(CLIENT_ID)),
+            self._names(IP, znodes.IP_CONFIGS, needed=wants(IP)),
         ]
         gather(names, self._guarded(self._named))
 
@@ -117,6 +117,22 @@ class QuotaReader:
         """Make reads in slices, and collect their outcomes."""
         outcomes: FanIn[Outcome] = FanIn(count, self._guarded(then))
         self._slicer.run(begun(reads, outcomes), Outcome.result)
+
+
+def read_all(session: Coordination, slicer: Slicer, then: Then) -> None:
+    """Read the quotas of all entities; `then` is called once with the outcome, as for `QuotaReader`."""
+    ended = once(then)
+
+    def guard(step: Callable[[list[Outcome]], object]) -> Callable[[list[Outcome]], object]:
+        def call(outcomes: list[Outcome]) -> None:
+            try:
+                step(outcomes)
+            except Exception as error:
+                ended(Outcome(error=error))
+
+        return call
+
+    QuotaReader(session, slicer, QuotaFilter({}, strict=False), then=ended, guarded=guard).start()
 
 
 def begun(reads: Iterable[Read], outcomes: FanIn[Outcome]) -> Generator[None, None, None]:

@@ -8,10 +8,8 @@ Source: Sanitizer.java, ConfigEntityZNode of Apache Kafka 3.9.
 
 from urllib.parse import quote, unquote
 
-from kafkalite.coordination.znodes import USER_CONFIGS, decode_configs
+from kafkalite.coordination.znodes import CLIENT_CONFIGS, IP_CONFIGS, USER_CONFIGS, decode_configs
 
-CLIENT_CONFIGS = "/config/clients"
-IP_CONFIGS = "/config/ips"
 DEFAULT = "<default>"
 
 

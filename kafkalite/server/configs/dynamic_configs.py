@@ -1,4 +1,4 @@
-"""Reads the configs of topics, brokers and groups, and the finalized features, that any broker changes in the tree.
+"""Reads what any broker changes in the tree: configs of topics, brokers and groups, client quotas, finalized features.
 
 It hands them to the broker (`running/registered_broker`), which applies its own (`apply_configs`) and those of topics
 (`configure_topic`: `hosting/assigned_partitions` replaces the config of each partition). `running/cluster_participant`
@@ -26,8 +26,10 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
 from kafkalite.coordination.znodes.quotas import name_of, node_name
 from kafkalite.server.configs.topic_reader import TopicReader
+from kafkalite.slicing import Slicer
 
 if TYPE_CHECKING:  # most brokers have none
+    from kafkalite.cluster.configs.quota_follower import AppliedQuotas, QuotaFollower
     from kafkalite.cluster.credentials.store import ScramCredentials
     from kafkalite.cluster.tokens.store import DelegationTokens
     from kafkalite.server.security.authorization import AuditedAuthorizer
@@ -51,6 +53,7 @@ class ConfiguredBroker(Protocol):
     config: BrokerConfig
     group_configs: dict[str, dict[str, str]]
     tables: ClusterTables
+    slicer: Slicer
 
     @property
     def authorizer(self) -> "AuditedAuthorizer | None":
@@ -63,6 +66,10 @@ class ConfiguredBroker(Protocol):
     @property
     def tokens(self) -> "DelegationTokens | None":
         """The delegation tokens; None: they are disabled."""
+
+    @property
+    def quotas(self) -> "AppliedQuotas":
+        """The client quotas that the broker enforces."""
 
     @property
     def hosted_topics(self) -> Iterable[str]:
@@ -112,6 +119,7 @@ class ConfigFollower:
             self._watchers.append(TokenFollower(broker.tokens, session, clock, partial(self._read, TOKENS)))
         if broker.credentials is None:
             self._unread.remove(USERS)
+        self._quotas: QuotaFollower | None = None
 
     def start(self) -> None:
         """Read everything, and watch."""
@@ -145,8 +153,10 @@ class ConfigFollower:
             self._read_broker()
         elif kind == "groups":
             self._read_group(znodes.group_of(name))
-        elif kind == "users" and "/" not in name:
-            self._read_user(name)
+        elif kind in ("users", "clients", "ips"):
+            if kind == "users" and "/" not in name:
+                self._read_user(name)
+            self._follow_quotas().read_changed(kind, name)
 
     # Brokers and topics.
 
@@ -155,6 +165,16 @@ class ConfigFollower:
         for topic in list(self._broker.hosted_topics):
             self._read_topic(topic)
         self._read_users()
+        self._follow_quotas().read_all()
+
+    def _follow_quotas(self) -> "QuotaFollower":
+        if self._quotas is None:
+            from kafkalite.cluster.configs.quota_follower import QuotaFollower  # only brokers of a cluster follow
+
+            self._quotas = QuotaFollower(
+                self._broker.quotas, self._broker.slicer, self._session, self._until_read, self._read_texts
+            )
+        return self._quotas
 
     def _read_topic(self, topic: str) -> None:
         def read(configs: Texts | None) -> None:

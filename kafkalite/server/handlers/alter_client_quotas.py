@@ -1,6 +1,7 @@
-"""AlterClientQuotas, key 49, v0-1: sets and removes client quotas (KIP-546). They are stored, and not enforced yet.
+"""AlterClientQuotas, key 49, v0-1: sets and removes client quotas (KIP-546).
 
-Any broker writes them. An entity that occurs twice in a request is not changed.
+Any broker writes them, and applies them when they are durable; the others follow. An entity that occurs twice in a
+request is not changed.
 """
 
 from collections import Counter
@@ -75,7 +76,14 @@ def alter(
     if validate_only:
         then(None)
     else:
-        QuotaChange(call.context.metadata, entity, texts, notify=call.context.in_cluster, then=then).start()
+        context = call.context
+
+        def changed(refusal: Refusal | None) -> None:
+            if refusal is None:
+                context.quotas.change(entity, texts)
+            then(refusal)
+
+        QuotaChange(context.metadata, entity, texts, notify=context.in_cluster, then=changed).start()
 
 
 def answer(call: AdminCall, entries: list[Asked], outcomes: list[Refusal | None]) -> None:

@@ -19,6 +19,7 @@ from kafkalite.server.requests.topic_log import log_created
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 
 DEFAULT = -1
+STRICT_SINCE = 6  # clients know THROTTLING_QUOTA_EXCEEDED
 OBJECTS_EACH = 40  # a topic has some 35 settings
 
 Result = CreateTopicsResponse.CreatableTopicResult
@@ -47,17 +48,28 @@ def asked_topics(request: CreateTopicsRequest) -> Generator[None, None, tuple[li
 
 def create(call: TopicCall, request: CreateTopicsRequest, found: tuple[list[str], list[NewTopic]]) -> None:
     """Create the topics, and reject the names that occur twice."""
-    twice, asked = found
+    twice, named = found
+    asked, throttled = call.admit_mutations(named, partial(count_new, call, request.validate_only), STRICT_SINCE)
 
     def created(outcomes: list[Refusal | None]) -> None:
-        steps = results(call, request.validate_only, twice, list(zip(asked, outcomes, strict=True)))
+        steps = results(call, request.validate_only, twice, [*zip(asked, outcomes, strict=True), *throttled])
         if not request.validate_only:
             log_created(call, [new.name for new, refusal in zip(asked, outcomes, strict=True) if not refusal])
-        call.answer_from(steps, OBJECTS_EACH * len(asked) + len(twice))
+        call.answer_from(steps, OBJECTS_EACH * len(named) + len(twice))
 
     call.context.topics.create(
         asked, validate_only=request.validate_only, then=call.guard(created), timeout_ms=request.timeout_ms
     )
+
+
+def count_new(call: TopicCall, validate_only: bool, new: NewTopic) -> int:
+    """Return the number of partitions that are created; 0 for a topic that is rejected."""
+    if validate_only or new.name in call.context.tables.topics:
+        return 0
+    try:
+        return len(call.context.topics.validate(new).partitions)
+    except RefusedError:
+        return 0
 
 
 def results(

@@ -16,6 +16,7 @@ from kafkalite.server.requests.call import TopicCall
 from kafkalite.server.requests.topic_log import log_deleted
 
 BOTH_FORMS_SINCE = 6
+STRICT_SINCE = 5  # clients know THROTTLING_QUOTA_EXCEEDED
 DISABLED_SINCE = 3  # older clients do not know the code
 
 Result = DeleteTopicsResponse.DeletableTopicResult
@@ -37,7 +38,11 @@ def delete_topics(call: TopicCall, request: DeleteTopicsRequest) -> None:
 
 def delete(call: TopicCall, timeout_ms: int, found: dict[Asked, str | Refusal]) -> None:
     """Delete the topics that exist."""
-    names = [outcome for outcome in found.values() if isinstance(outcome, str)]
+    named = [outcome for outcome in found.values() if isinstance(outcome, str)]
+    names, throttled = call.admit_mutations(named, partial(count_partitions, call), STRICT_SINCE)
+    if throttled:
+        refused = dict(throttled)
+        found = {asked: refused.get(name, name) if isinstance(name, str) else name for asked, name in found.items()}
     ids = {name: call.context.tables.topics[name].topic_id for name in names}
 
     def deleted(refusals: list[Refusal | None]) -> None:
@@ -45,6 +50,11 @@ def delete(call: TopicCall, timeout_ms: int, found: dict[Asked, str | Refusal]) 
         call.answer_from(results(call, found, ids, iter(refusals)), len(found))
 
     call.context.topics.delete(names, call.guard(deleted), timeout_ms)
+
+
+def count_partitions(call: TopicCall, name: str) -> int:
+    """Return the number of partitions of a topic."""
+    return len(call.context.tables.topics[name].partitions)
 
 
 def results(

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, key 48, v0-1: returns the stored client quotas (KIP-546). They are not enforced yet."""
+"""DescribeClientQuotas, key 48, v0-1: returns the stored client quotas (KIP-546)."""
 
 from collections.abc import Generator
 from functools import partial

@@ -65,7 +65,13 @@ def serve(call: PartitionCall, request: FetchRequest, context: FetchContext | Ka
     if isinstance(context, KafkaErrorCode):
         call.answer(FetchResponse(error_code=context, session_id=0, responses=[]))
     else:
-        fetch_type = RackAwareFetch if request.rack_id and selects_by_rack(call.context) else PendingFetch
+        fetch_type: type[PendingFetch] = (
+            RackAwareFetch if request.rack_id and selects_by_rack(call.context) else PendingFetch
+        )
+        if call.charge is not None:
+            from kafkalite.server.requests.quotas.throttled_fetch import THROTTLED  # with quotas
+
+            fetch_type = THROTTLED[fetch_type]
         fetch_type(call, request, context).start()
 
 

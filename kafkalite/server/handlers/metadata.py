@@ -95,6 +95,7 @@ def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str]
     if missing is None:
         call.answer(refuse(request))
     elif missing:
+        call.admit_mutations(missing, lambda _name: call.context.config.num_partitions, None)  # all are
         call.context.topics.create_on_demand(missing, call.guard(partial(answer_created, call, request, missing)))
     else:
         answer(call, request, {})

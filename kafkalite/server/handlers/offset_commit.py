@@ -104,17 +104,23 @@ class PendingCommit:
         call = self._call
         try:
             errors = error_of(call, result) or result.errors
-            call.reply.send(encode_response(self._request, call.header.correlation_id, errors))
+            self._send(errors)
         except Exception as error:
             call.fail(error)
 
     def fail(self, error: int) -> None:
         """Send the response for an error of the coordinator."""
-        call = self._call
         try:
-            call.reply.send(encode_response(self._request, call.header.correlation_id, error))
+            self._send(error)
         except Exception as raised:
-            call.fail(raised)
+            self._call.fail(raised)
+
+    def _send(self, errors: Any) -> None:
+        call = self._call
+        if call.charge is None:
+            call.reply.send(encode_response(self._request, call.header.correlation_id, errors))
+        else:
+            call.answer_packed(partial(encode_response, self._request, call.header.correlation_id, errors))
 
 
 def commit(wanted: Commit, machine: GroupMachine, token: Token, now: Now) -> Effects:

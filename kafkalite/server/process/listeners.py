@@ -12,14 +12,15 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite._speedups.net.framing import Connection, Limits, Service
 from kafkalite.clock import Clock, Offload
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
+from kafkalite.config.listeners import listener_prefix
 from kafkalite.model import Endpoint, Node
-from kafkalite.net.listener import ConnectionCounts, SocketOptions
+from kafkalite.net.listener import AcceptRates, ConnectionCounts, SocketOptions
 from kafkalite.server.process.descriptors import descriptors_of_process
 from kafkalite.server.process.ports import BrokerListener, ListenerFactory
 
@@ -35,6 +36,8 @@ ALL_ADDRESSES = ("", "0.0.0.0", "::")
 GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
 NO_SECURITY = ""  # the driver of all listeners without security
 REQUESTS_SHARE = 8  # of the memory is for requests in progress
+CREATION_RATE = "max.connection.creation.rate"
+UNLIMITED = 2**31 - 1  # its default
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -137,6 +140,10 @@ class Listeners:
             driver.limit(config.max_connections, config.max_connections_per_ip, own_max)
         if self._reload is not None:
             self._reload.check()
+
+    def limit_rates(self, rates: AcceptRates | None) -> None:
+        """Limit the rates of new connections; None = no limit."""
+        self._counts.rates = rates
 
     def watch_certificates(self, clock: Clock, offload: Offload) -> None:
         """Replace the certificates of listeners with TLS when their files change."""
@@ -266,3 +273,31 @@ def memory_bytes() -> int:
     except OSError:  # not Linux, or no control groups of version 2
         return machine
     return min(machine, int(given)) if given.isdigit() else machine
+
+
+class CreationRates(NamedTuple):
+    """Connections per second; None = no limit."""
+
+    broker: int | None
+    listeners: Mapping[str, int | None]
+
+    def __bool__(self) -> bool:
+        """Whether there is a limit."""
+        return self.broker is not None or any(rate is not None for rate in self.listeners.values())
+
+
+def creation_rates(config: BrokerConfig) -> CreationRates:
+    """Return the limits of a configuration."""
+    listeners = (each.listener for each in config.listeners)
+    return CreationRates(
+        limit_of(config.max_connection_creation_rate),
+        {
+            listener: limit_of(config.values.get(f"{listener_prefix(listener)}{CREATION_RATE}"))
+            for listener in listeners
+        },
+    )
+
+
+def limit_of(value: object) -> int | None:
+    """Return the limit that a value means."""
+    return value if isinstance(value, int) and value < UNLIMITED else None

@@ -14,10 +14,13 @@ from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.server.requests.response_arrays import ResponseArray
 from kafkalite.slicing import Steps, finish, group_steps
 
-if TYPE_CHECKING:  # imported with an authorizer
+if TYPE_CHECKING:  # imported with an authorizer, or with quotas
+    from kafkalite.cluster.changes import Refusal
     from kafkalite.server.requests.authorization.decision_cache import KeptAuthorization
+    from kafkalite.server.requests.quotas.charge import Charge
 
 Arguments = ParamSpec("Arguments")
+Item = TypeVar("Item")
 Context = TypeVar("Context", bound=context.CallContext, covariant=True)
 OBJECTS_MAX = 500  # that one request touches at once; each takes some 1 to 10 us
 
@@ -34,12 +37,14 @@ class Call(Generic[Context]):
         large: the request, where it has so many elements that it is freed in slices; else None.
         authorization: what its principal may do; None: there is no authorizer, so it may do everything.
         refused: entries that were refused before the handler runs, and the array of the response that gets them.
+        charge: what the request is charged; None: there are no client quotas.
 
     A handler returns the response, or None after it has kept the call to `answer` it later. A kept call is continued in
     a callback made by `guard`, or `fail` is called with any exception: no caller would end the request.
     """
 
     __slots__ = ("context", "failed", "header", "large", "reply", "response_type", "version")
+    charge: "Charge | None" = None
 
     # Attributes of each `AuthorizedCall`.
     authorization: "KeptAuthorization | None" = None
@@ -108,6 +113,27 @@ class Call(Generic[Context]):
         """Add the refused entries to the response; see `AuthorizedCall`."""
         raise NotImplementedError
 
+    def answer_packed(self, encode: Callable[[int], bytes]) -> None:
+        """Send the bytes that `encode` returns for a throttle time in ms."""
+        self.reply.send(encode(0))
+
+    def admit_mutations(
+        self, asked: list[Item], _count: Callable[[Item], int], _strict_since: int | None
+    ) -> "tuple[list[Item], list[tuple[Item, Refusal]]]":
+        """Return which changes of topics the quota of the client admits, and the refused ones (KIP-599).
+
+        Arguments:
+            asked: the changes.
+            _count: returns the number of partitions of a change; 0 = it is not charged.
+            _strict_since: the version from which on clients know the error; they are throttled before, and always with
+                None.
+        """
+        return asked, []
+
+    def charge_steps(self, steps: Steps) -> Steps:
+        """Return a generator of this request whose time is charged to the client: nothing to do without quotas."""
+        return steps
+
     def add_refused_topics(self, _group: str, topics: list[Any]) -> list[Any]:
         """Return the topics of a group of an OffsetFetch with those that were refused: none without an authorizer."""
         return topics
@@ -167,7 +193,7 @@ class Call(Generic[Context]):
             return
         ended = self.guard(partial(self._sliced, then))
         self.reply.pause()
-        job = self.context.slicer.run(group_steps(steps), ended)
+        job = self.context.slicer.run(self.charge_steps(group_steps(steps)), ended)
         if not job.ended:
             self.reply.in_progress = True
             self.reply.on_gone = None if changes else job.cancel

@@ -4,7 +4,7 @@
 the imports have no cycle: broker -> table of API keys -> handlers -> call -> context.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite._speedups.net.framing import Connection, Reply
@@ -26,6 +26,7 @@ from kafkalite.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported with the first request of a group, or only in a cluster
     from kafkalite.cluster.broker_peers import BrokerPeers
+    from kafkalite.cluster.configs.client_quotas import QuotaEntity
     from kafkalite.cluster.controller.invalid_nodes import InvalidPath
     from kafkalite.cluster.credentials.store import ScramCredentials
     from kafkalite.cluster.tokens.store import DelegationTokens
@@ -129,10 +130,21 @@ class StateController(Protocol):
     ) -> None: ...
 
 
+class StoredQuotas(Protocol):
+    """Applies changes of client quotas."""
+
+    def change(self, entity: "QuotaEntity", texts: Mapping[str, str | None]) -> None:
+        """Apply a change that this broker has stored: the new text of each key, None = it was removed."""
+
+
 class AdminContext(ClusterContext, Protocol):
     """What administrators ask about the cluster as a whole."""
 
     group_configs: dict[str, dict[str, str]]
+
+    @property
+    def quotas(self) -> StoredQuotas:
+        """The client quotas that this broker enforces."""
 
     @property
     def metadata(self) -> "Coordination":

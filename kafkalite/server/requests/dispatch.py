@@ -13,7 +13,7 @@ import logging
 from collections.abc import Generator, Iterable
 from functools import partial
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite._speedups.codec import RequestHeader, read_request_header
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
@@ -28,6 +28,9 @@ from kafkalite.server.requests.api import Row
 from kafkalite.server.requests.call import Call
 from kafkalite.server.requests.context import HandlerContext
 from kafkalite.state.fetch_sessions import FetchSessions
+
+if TYPE_CHECKING:  # imported with the first quota
+    from kafkalite.server.requests.quotas.broker_quotas import BrokerQuotas
 
 LOGGER = logging.getLogger("kafkalite.server")
 REQUESTS = logging.getLogger("kafkalite.requests")
@@ -53,6 +56,9 @@ class Dispatcher:
         rows: the served API keys.
         log: for refused requests and exceptions.
         between_brokers: names of the listeners that serve the keys that only brokers send.
+
+    Attributes:
+        quotas: what requests are charged to; None: no quota limits a client.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Dispatcher:
         self._loaded: dict[int, Row] = {}  # those that were requested
         self._log = log
         self._checks: Any = None
+        self.quotas: BrokerQuotas | None = None
 
     def request(self, reply: Reply, frame: memoryview) -> None:
         """Serve one frame; the reply is completed now or kept by the handler's call."""
@@ -169,7 +176,8 @@ class Dispatcher:
         header.release()
         call = self._new_call(reply, row, version, header)
         reply.pause()
-        job = self._context.slicer.run(decoding(row, version, body), call.guard(partial(self._decoded, call, row)))
+        steps = call.charge_steps(decoding(row, version, body))
+        job = self._context.slicer.run(steps, call.guard(partial(self._decoded, call, row)))
         if not job.ended:
             reply.in_progress = True
             reply.on_gone = job.cancel
@@ -188,6 +196,10 @@ class Dispatcher:
 
     def _new_call(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> Call[Any]:
         context = self._context
+        if self.quotas is not None:
+            new_call = import_module("kafkalite.server.requests.quotas.throttled_call").new_call
+            throttled: Call[Any] = new_call(self.quotas, context, reply, row.response, version, header)
+            return throttled
         if context.authorizer is None:
             return Call(context, reply, row.response, version, header)
         call: Call[Any] = self._authorizing().new_call(context, reply, row.response, version, header)
@@ -201,7 +213,12 @@ class Dispatcher:
 
     def _handle(self, call: Call[Any], row: Row, request: Any) -> None:
         try:
-            if self._context.authorizer is None:
+            if type(call) is Call:  # there are neither quotas nor an authorizer
+                self._serve(call, row, request)
+                return
+            if call.charge is not None:
+                call.charge.begin(row, request)
+            if call.authorization is None:
                 self._serve(call, row, request)
             elif call.large is not None:
                 self._authorizing().check_large(call, request, partial(self._serve, call, row))
@@ -209,6 +226,8 @@ class Dispatcher:
                 remaining = self._authorizing().check(call, request)
                 if remaining is not None:
                     self._serve(call, row, remaining)
+            if call.charge is not None:
+                call.charge.pause()
         except Exception as error:
             self.unforeseen(call, error)
 
@@ -271,6 +290,7 @@ class BrokerService:
     ) -> None:
         # Bound methods are handed through as they are: this is called for every request.
         self.request = dispatcher.request
+        self._dispatcher = dispatcher
         self.write_pending = replicas.write_pending
         self.quick = heartbeats
         self.pinning = frozenset({PRODUCE})  # its records are views of the frame
@@ -296,6 +316,8 @@ class BrokerService:
         host, port = connection.peer_host, connection.peer_port
         CONNECTIONS.debug("%s:%d disconnected: %s; %d connections", host, port, connection.reason, self.connections)
         self._fetch_sessions.disconnected(connection)
+        if self._dispatcher.quotas is not None:
+            self._dispatcher.quotas.muted.disconnected(connection)
         if self._authentication is not None:
             self._authentication.disconnected(connection)
 

@@ -58,6 +58,11 @@ class FetchContext:
         self.partitions = partitions
         self.session_id = session_id
 
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the request continues a session."""
+        return self._session is not None
+
     def resolve(self, part: SessionPartition) -> Partition | KafkaErrorCode:
         """Return the hosted partition (cached in the session, unless it failed), or a Kafka error code."""
         partition = part.handle

@@ -27,12 +27,13 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.describe_and_alter import not_in_force
 from kafkalite.config.listeners import PLAINTEXT
 from kafkalite.config.stored import read_broker_config
-from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.errors import CoordinationError, NoNodeError
+from kafkalite.coordination.znodes import QUOTA_ROOTS
 from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node
 from kafkalite.server.configs.config_resources import ConfigResources
 from kafkalite.server.hosting.partition_hosting import PartitionHosting
-from kafkalite.server.process.listeners import Listeners
+from kafkalite.server.process.listeners import Listeners, creation_rates
 from kafkalite.server.process.resources import BrokerResources, StartError
 from kafkalite.server.requests.api import ROWS, Row
 from kafkalite.server.requests.context import StateController
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
+    from kafkalite.server.running.quota_limits import QuotaLimits
     from kafkalite.server.security.authorization import AuditedAuthorizer
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -175,10 +177,20 @@ class RunningBroker(ABC):
                 (await await_outcome(self.tokens.load)).result()
             for keys in self.token_keys.values():
                 await keys.load()
+            if creation_rates(self.config) or await self._has_quotas():
+                await self.quotas.load()
         except CoordinationError as error:
-            raise StartError(f"ACLs, users or delegation tokens cannot be read: {error}") from error
+            raise StartError(f"ACLs, users, delegation tokens or quotas cannot be read: {error}") from error
         except ValueError as error:
             raise StartError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from error
+
+    async def _has_quotas(self) -> bool:
+        """Whether there may be client quotas. Raises CoordinationError."""
+        for root in QUOTA_ROOTS:
+            outcome = await await_outcome(partial(self.metadata.children, root))
+            if not isinstance(outcome.error, NoNodeError) and outcome.result()[0]:
+                return True
+        return False
 
     def _with_logins(self, service: BrokerService) -> BrokerService:
         """Let clients authenticate on the listeners with SASL."""
@@ -234,6 +246,13 @@ class RunningBroker(ABC):
 
         return token_keys_of(self.config, self._resources)
 
+    @cached_property
+    def quotas(self) -> "QuotaLimits":
+        """The client quotas, and the rates of new connections."""
+        from kafkalite.server.running.quota_limits import QuotaLimits  # most brokers have none
+
+        return QuotaLimits(self)
+
     def log_levels_changed(self) -> None:
         """Apply levels of loggers that a request has changed."""
         self.dispatcher.forget_loaded()
@@ -283,6 +302,8 @@ class RunningBroker(ABC):
         if self._stopping:
             return
         with self.closing:
+            if self.dispatcher.quotas is not None:
+                self.dispatcher.quotas.muted.release()
             self.replicas.complete_delayed_fetches()  # their clients would delay the end of the listeners
             self._close_coordinators()
             await self.listening.close(grace_s)
@@ -467,6 +488,7 @@ class RunningBroker(ABC):
             LOGGER.warning("%s", line)
         self.hosting.configure(self.config)
         self.listening.configure(self.config)
+        self.quotas.configure()
         if self.in_cluster:
             self._encrypt_passwords_again()
         self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms

@@ -94,7 +94,7 @@ def test_all_brokers_are_listed_as_resources(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_quotas_that_any_broker_writes_are_described_by_all(tmp_path: Path) -> None:
+def test_quotas_that_any_broker_writes_are_described_and_enforced_by_all(tmp_path: Path) -> None:
     entry, describe = AlterClientQuotasRequest.EntryData, DescribeClientQuotasRequest(components=[], strict=False)
 
     async def scenario(cluster: SimulatedCluster, client: Client) -> None:
@@ -113,8 +113,15 @@ def test_quotas_that_any_broker_writes_are_described_by_all(tmp_path: Path) -> N
             entries = (await client.call(broker_id, describe, 1)).entries
             return len(entries[0].values) == len(keys) or None
 
+        async def enforced(broker_id: int) -> Any:
+            quotas = cluster.brokers[broker_id].running.quotas.enforced
+            limits = () if quotas is None else (quotas.producer, quotas.consumer, quotas.request)
+            found = [limit.limit_of("alice", "app") for limit in limits]
+            return found == [(("alice", ""), 5.0)] * len(keys) or None
+
         for broker_id in cluster.brokers:
             await until(partial(described, broker_id))
+            await until(partial(enforced, broker_id))
         changes = [path for path, _ in cluster.zookeeper.tree.walk() if path.startswith("/config/changes/")]
         assert len(changes) == len(keys)
 

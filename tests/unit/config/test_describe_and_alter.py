@@ -212,7 +212,7 @@ class TestBroker:
     def test_dynamic_security_configs_without_effect_are_stored(self) -> None:
         texts = {
             "listener.name.internal.ssl.provider": "SunJSSE",
-            "listener.name.internal.max.connection.creation.rate": "7",
+            "listener.name.internal.num.network.threads": "7",
         }
         config = BrokerConfig()
         alterations = [Alteration(name, 0, text) for name, text in texts.items()]
@@ -222,7 +222,7 @@ class TestBroker:
         assert said == [f"{name} is stored and has no effect in this version" for name in sorted(texts)]
         assert not_in_force(texts, texts) == []
         described = {setting.name: setting for setting in describe_broker(changed)}
-        assert described["listener.name.internal.max.connection.creation.rate"].value == "7"
+        assert described["listener.name.internal.num.network.threads"].value == "7"
         assert not_in_force({}, {"listener.name.internal.ssl.keystore.location": "/keys"}) == []
 
     @pytest.mark.parametrize(

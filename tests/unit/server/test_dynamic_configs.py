@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from kafkalite.clock import Outcome
+from kafkalite.cluster.configs.client_quotas import QuotaEntity
+from kafkalite.cluster.configs.quota_writes import QuotaChange
 from kafkalite.cluster.configs.writes import ConfigNode, Texts, broker_node, group_node, topic_node
 from kafkalite.cluster.metadata.image import ClusterTables
 from kafkalite.cluster.sessions.current_session import CurrentSession
@@ -17,7 +19,24 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.server.configs.dynamic_configs import RETRY_S, ConfigFollower
 from kafkalite.server.configs.topic_reader import TopicReader
+from kafkalite.slicing import Slicer
+from kafkalite.testing.virtual_clock import VirtualClock
 from tests.unit.cluster.controller.kit import Service
+
+
+def fail(_callback: object, error: BaseException) -> None:
+    raise error
+
+
+class Quotas(dict[Any, Any]):
+    """The client quotas that the broker has applied."""
+
+    def replace_all(self, found: Mapping[Any, Mapping[str, float]]) -> None:
+        self.clear()
+        self.update(found)
+
+    def replace(self, entity: Any, values: Mapping[str, float]) -> None:  # type: ignore[override]
+        self[entity] = dict(values)
 
 
 class Broker:
@@ -34,6 +53,8 @@ class Broker:
         self.tables = ClusterTables("cluster")
         self.group_configs: dict[str, dict[str, str]] = {"old": {"consumer.session.timeout.ms": "50000"}}
         self.applied: list[Any] = []
+        self.quotas = Quotas()
+        self.slicer = Slicer(VirtualClock(), fail)
 
     def apply_configs(self, default: Texts | None, own: Texts | None) -> None:
         self.applied.append(tuple(None if each is None else dict(each) for each in (default, own)))
@@ -147,3 +168,26 @@ def test_nothing_is_applied_after_the_end_of_the_session() -> None:
     rig.follower.close()
     rig.change("orders", retention_ms="3")
     assert rig.broker.take() == []
+
+
+def test_quotas_are_read_at_the_start_and_with_each_change() -> None:
+    rig = Rig()
+    alice, app = QuotaEntity((("user", "alice"),)), QuotaEntity((("user", "alice"), ("client-id", None)))
+    anyone = QuotaEntity((("ip", None),))
+
+    def change(entity: QuotaEntity, **texts: str | None) -> None:
+        QuotaChange(rig.writer.configs._session, entity, texts, notify=True, then=lambda refusal: None).start()
+
+    change(app, producer_byte_rate="10")
+    rig.follower.start()
+    assert rig.broker.quotas == {app: {"producer_byte_rate": 10.0}}
+    change(alice, consumer_byte_rate="5")
+    change(anyone, connection_creation_rate="7")
+    change(app, producer_byte_rate=None, request_percentage="2.5")
+    assert rig.broker.quotas == {
+        alice: {"consumer_byte_rate": 5.0},
+        app: {"request_percentage": 2.5},
+        anyone: {"connection_creation_rate": 7.0},
+    }
+    change(anyone, connection_creation_rate=None)
+    assert rig.broker.quotas[anyone] == {}

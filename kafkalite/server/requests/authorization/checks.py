@@ -57,7 +57,7 @@ def check_large(call: AnyCall, request: Any, serve: Serve) -> None:
             call.context.replicas.write_pending()  # no loop iteration writes what it appends
 
     call.reply.pause()
-    job = call.context.slicer.run(group_steps(steps), call.guard(checked))
+    job = call.context.slicer.run(call.charge_steps(group_steps(steps)), call.guard(checked))
     if not job.ended:
         call.reply.in_progress = True
         call.reply.on_gone = job.cancel
