@@ -13,8 +13,17 @@ CLASSIC_GROUPS = {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47}
 CONSUMER_GROUPS = {68, 69}
 OWN = set(range(10_000, 10_007))
 ADMINISTRATION = {17, 19, 20, 21, 32, 33, 34, 35, 36, 37, 43, 44, 45, 46, 48, 49, 50, 51, 57, 60, 61, 74, 75}
+TOKENS = {38, 39, 40, 41}
 TRANSACTIONS = {24, 25, 26, 27, 28, 65, 66}
-SERVED = {0, 1, 2, 3, 18, 22, 23, 29, 30, 31} | TRANSACTIONS | ADMINISTRATION | CLASSIC_GROUPS | CONSUMER_GROUPS | OWN
+SERVED = (
+    {0, 1, 2, 3, 18, 22, 23, 29, 30, 31}
+    | TRANSACTIONS
+    | ADMINISTRATION
+    | TOKENS
+    | CLASSIC_GROUPS
+    | CONSUMER_GROUPS
+    | OWN
+)
 ENDS = [(row.load(), version) for row in ROWS for version in sorted({row.version_min, row.version_max})]
 
 
