@@ -7,7 +7,8 @@
 Source: DelegationTokenManagerZk.scala of Apache Kafka 3.9, DelegationTokenControlManager.java of 4.3.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -141,16 +142,16 @@ def remove_expired(token: Token, now_ms: int) -> Change:
 
 
 def may_see(
-    token: Token, principal: Principal, owners: Collection[Principal] | None, allowed: Callable[[Token], bool]
+    token: Token, principal: Principal, owners: AbstractSet[Principal] | None, allowed: Callable[[Token], bool]
 ) -> bool:
     """Return whether a description for a principal has a token (DelegationTokenManager.filterToken).
 
     Arguments:
         token: to describe.
         principal: that asks.
-        owners: of which the description is, as owners or renewers; None = all.
+        owners: of which the description is, as owners or renewers; None = all. A client may name a million.
         allowed: whether the ACLs allow the principal to describe the token of another owner.
     """
-    if owners is not None and not any(map(token.belongs_to, owners)):
+    if owners is not None and token.owner not in owners and not any(each in owners for each in token.renewers):
         return False
     return token.belongs_to(principal) or allowed(token)

@@ -150,13 +150,15 @@ def java_text(value: float) -> str:
 
 
 def values_of(texts: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among the settings of a node; a value that is no number is left out."""
+    """The quotas among the settings of a node; a value that is no finite number is left out."""
     values = {}
     for key in sorted(texts.keys() & ALL_KEYS):
         try:
-            values[key] = float(texts[key])
+            value = float(texts[key])
         except ValueError:
             continue
+        if math.isfinite(value):
+            values[key] = value
     return values
 
 

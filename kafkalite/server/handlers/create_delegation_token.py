@@ -2,7 +2,8 @@
 
 Any broker writes it. Renewers are users. The HMAC in the response is the password of logins with the token.
 
-Source: KafkaApis.handleCreateTokenRequest of Apache Kafka 3.9.
+Source: KafkaApis.handleCreateTokenRequest of Apache Kafka 3.9. Deviation: the number of renewers and the length of
+names are limited (INVALID_REQUEST), as a token is encoded at once; in Kafka only the size of the node is limited.
 """
 
 from functools import partial
@@ -19,18 +20,21 @@ from kafkalite.server.security.token_requests import USER, refusal_of_connection
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.delegation_tokens import Change, Token, create
 
+RENEWERS_MAX = 1_000
+NAMES_CHARACTERS_MAX = 100_000  # of a token; 10 ms to encode
+
 
 def create_delegation_token(call: TokenCall, request: CreateDelegationTokenRequest) -> None:
     """Create a token; the response is sent when it is durable."""
     requester = requester_of(call.connection)
     owner = owner_of(request) or requester
-    renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
-    refusal = refusal_of(call, owner, renewers)
+    refusal = refusal_of(call, owner, request)
     if refusal is not None:
         call.answer(response_of(owner, requester, refusal))
         return
     tokens, context = call.context.tokens, call.context
     assert tokens is not None
+    renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
     token_id = uuid_text(context.random.uuid())
     lifetime_ms, now_ms = request.max_lifetime_ms, context.clock.wall_ms()
     token = create(token_id, owner, requester, renewers, lifetime_ms, tokens.times, now_ms)
@@ -44,16 +48,26 @@ def owner_of(request: CreateDelegationTokenRequest) -> Principal | None:
     return Principal(request.owner_principal_type or USER, request.owner_principal_name)
 
 
-def refusal_of(call: TokenCall, owner: Principal, renewers: list[Principal]) -> KafkaErrorCode | None:
+def refusal_of(call: TokenCall, owner: Principal, request: CreateDelegationTokenRequest) -> KafkaErrorCode | None:
     """Return why a token is not created, in the order of Kafka's checks."""
     refusal = refusal_of_connection(call.connection)
     if refusal is not None:
         return refusal
+    if is_too_large(request):
+        return KafkaErrorCode.INVALID_REQUEST
     if owner != requester_of(call.connection) and not may_create_for(call, owner):
         return KafkaErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    if any(each.type != USER for each in renewers):
+    if any(each.principal_type != USER for each in request.renewers):
         return KafkaErrorCode.INVALID_PRINCIPAL_TYPE
     return KafkaErrorCode.DELEGATION_TOKEN_AUTH_DISABLED if call.context.tokens is None else None
+
+
+def is_too_large(request: CreateDelegationTokenRequest) -> bool:
+    """Return whether a token would have too many renewers, or too long names."""
+    if len(request.renewers) > RENEWERS_MAX:
+        return True
+    owner = len(request.owner_principal_type or "") + len(request.owner_principal_name or "")
+    return owner + sum(len(each.principal_name) for each in request.renewers) > NAMES_CHARACTERS_MAX
 
 
 def may_create_for(call: TokenCall, owner: Principal) -> bool:

@@ -22,7 +22,7 @@ from kafkalite.state.delegation_tokens import Token, may_see
 
 Response = DescribeDelegationTokenResponse
 Described = Response.DescribedDelegationToken
-Owners = set[Principal] | None
+Named = list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
 DESCRIBE, DESCRIBE_TOKENS = AclOperation.DESCRIBE, AclOperation.DESCRIBE_TOKENS
 
 
@@ -32,13 +32,16 @@ def describe_delegation_token(call: TokenCall, request: DescribeDelegationTokenR
     if isinstance(tokens, KafkaErrorCode):
         call.answer(Response(error_code=tokens, tokens=[]))
         return
-    owners = request.owners
-    wanted = None if owners is None else {Principal(each.principal_type, each.principal_name) for each in owners}
-    call.answer_from(build_response(call, tokens, wanted), len(tokens.all()))
+    call.answer_from(build_response(call, tokens, request.owners), len(request.owners or ()) + len(tokens.all()))
 
 
-def build_response(call: TokenCall, tokens: DelegationTokens, owners: Owners) -> Generator[None, None, Response]:
+def build_response(call: TokenCall, tokens: DelegationTokens, named: Named) -> Generator[None, None, Response]:
     authorization, requester = call.authorization, requester_of(call.connection)
+    owners: set[Principal] | None = None if named is None else set()
+    for owner in named or ():
+        assert owners is not None
+        owners.add(Principal(owner.principal_type, owner.principal_name))
+        yield
 
     def is_allowed(token: Token) -> bool:
         return authorization is None or (

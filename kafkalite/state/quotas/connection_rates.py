@@ -6,10 +6,12 @@
    address does not use up the rate of others.
 3. The listener between brokers is exempt from the rate of the broker if there is another one.
 4. A throttle time is one window at most.
+5. An address has one limit, however its text is written: in upper case, with zeros, or as IPv4 in IPv6.
 
 Source: ConnectionQuotas in SocketServer.scala.
 """
 
+import ipaddress
 from typing import NamedTuple
 
 from kafkalite.state.quotas.meters import RateMeter
@@ -70,9 +72,9 @@ class ConnectionRates:
         if address is None:
             self._default = limit
         elif limit is None:
-            self._addresses.pop(address, None)
+            self._addresses.pop(normalize(address), None)
         else:
-            self._addresses[address] = limit
+            self._addresses[normalize(address)] = limit
         for known, meter in list(self._meters.items()):
             changed = self._addresses.get(known, self._default)
             if changed is None:
@@ -123,3 +125,13 @@ class ConnectionRates:
 
     def _new(self, limit: float) -> RateMeter:
         return RateMeter(limit, self._windows, self._windows.size_ms)
+
+
+def normalize(address: str) -> str:
+    """Return an address as the socket of a client has it; a host name, which Kafka resolves, is unchanged."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    ipv4 = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return str(ipv4 or ip)

@@ -21,6 +21,7 @@ from kafkalite.protocol.messages.describe_delegation_token import DescribeDelega
 from kafkalite.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafkalite.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kafkalite.server.broker import Broker
+from kafkalite.server.handlers.create_delegation_token import NAMES_CHARACTERS_MAX, RENEWERS_MAX
 from kafkalite.state.authorizer.acls import Acl, AclOperation, AclResourceType, PermissionType, ResourcePattern
 from tests.story.server.test_acls import STANDARD
 from tests.story.server.test_sasl_login import ANSWER_S, METADATA, MODULE, PREFIX, Wire, dialled, only_connections
@@ -181,6 +182,20 @@ async def test_renewers_are_users() -> None:
     async with Broker(settings=SETTINGS) as broker, logged_in(broker, "alice") as alice:
         assert (await alice.call(creation("bob", kind="Group"), 3)).error_code == WRONG_TYPE
         assert await describe(alice) == set()
+
+
+async def test_large_tokens_are_refused_before_they_are_encoded() -> None:
+    async with Broker(settings=SETTINGS) as broker, logged_in(broker, "alice") as alice:
+        quarter = "b" * (NAMES_CHARACTERS_MAX // 4)
+        for large in (
+            creation(*(["bob"] * (RENEWERS_MAX + 1))),
+            creation(*([quarter] * 4), "b"),
+            creation(*([quarter] * 3), owner=quarter),  # with the type of the owner
+        ):
+            assert (await alice.call(large, 3)).error_code == KafkaErrorCode.INVALID_REQUEST
+        assert await describe(alice, *(["bob"] * 10_000)) == set()
+        await create(alice, *map(str, range(RENEWERS_MAX)))
+        assert len(await describe(alice, *map(str, range(10_000)))) == 1
 
 
 def allow(broker: Broker, user: str, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:

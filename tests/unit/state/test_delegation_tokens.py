@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
@@ -95,3 +97,14 @@ def test_who_sees_a_token() -> None:
     assert not may_see(found, OTHER, None, never) and may_see(found, OTHER, None, always)
     assert may_see(found, RENEWER, {OWNER}, never) and may_see(found, OWNER, {RENEWER}, never)
     assert not may_see(found, OWNER, {OTHER}, always) and not may_see(found, OWNER, set(), always)
+
+
+def test_description_looks_owners_up() -> None:
+    """A request may name a million owners, and is compared with each token."""
+
+    class Owners(set[Principal]):
+        def __iter__(self) -> Iterator[Principal]:
+            raise AssertionError("each owner is compared")
+
+    assert may_see(token(), RENEWER, Owners([OTHER, RENEWER]), lambda _: False)
+    assert not may_see(token(), OWNER, Owners([OTHER]), lambda _: True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.configs.client_quotas import CLIENT_ID, USER, QuotaEntity
+from kafkalite.cluster.configs.client_quotas import CLIENT_ID, USER, QuotaEntity, values_of
 from kafkalite.cluster.configs.quota_writes import QuotaChange
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
@@ -127,3 +127,8 @@ def test_a_change_that_is_always_overtaken_fails() -> None:
     (refusal,) = results
     assert refusal is not None and refusal.error == KafkaErrorCode.REQUEST_TIMED_OUT
     assert stored(service, ALICE) == {"consumer_byte_rate": str(at)}
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "", "much"])
+def test_stored_text_that_is_no_finite_number_limits_nothing(text: str) -> None:
+    assert values_of({"consumer_byte_rate": text, "producer_byte_rate": "1024"}) == {"producer_byte_rate": 1024}

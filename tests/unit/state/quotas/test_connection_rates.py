@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafkalite.state.quotas import connection_rates
 from kafkalite.state.quotas.connection_rates import ADMITTED, Admission, ConnectionRates
 from kafkalite.state.quotas.rates import Windows
@@ -60,3 +62,15 @@ def test_number_of_addresses_is_bounded(monkeypatch) -> None:  # type: ignore[no
     for index in range(100):
         accept(rates, 1, host=f"10.0.1.{index}")
     assert len(rates._meters) == 10
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [("2001:0DB8::1", "2001:db8::1"), ("::ffff:10.0.0.9", "10.0.0.9"), ("broker.example", "broker.example")],
+)
+def test_address_has_its_limit_however_it_is_written(written: str, host: str) -> None:
+    rates = ConnectionRates(WINDOWS)
+    rates.limit_address(written, 2)
+    assert accept(rates, 50, host=host).address_ms > 0
+    rates.limit_address(host, None)
+    assert accept(rates, 50, host=host) == ADMITTED and not rates
