@@ -10,6 +10,7 @@ from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.partition.validation import LoopBudget
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
@@ -110,6 +111,15 @@ class Replicas:
         if by_id:
             return self._by_id.get(topic_id, UNKNOWN_ID)
         return self._by_name.get(name, UNKNOWN)
+
+    def hosted_topic(self, name: str) -> HostedTopic | None:
+        """The topic of this name, if this broker hosts a partition of it."""
+        return self._by_name.get(name)
+
+    def hosted_partition(self, key: TopicPartition) -> Partition | None:
+        """The partition, if this broker hosts it."""
+        topic = self._by_name.get(key.topic)
+        return None if topic is None else topic.partitions.get(key.partition)
 
     def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | KafkaErrorCode:
         """The partition `index` of a topic, or a Kafka error code.

@@ -1,8 +1,8 @@
 """LeaderAndIsr, key 4, v0-7: the controller assigns partitions and their leaders.
 
 Only a broker in a cluster serves it. Version notes: see `protocol.messages.leader_and_isr`; v0-4 have no topic ids and
-are rejected with INVALID_REQUEST. `assigned_partitions` describes how it is applied, `cluster.controller.fence` the
-other errors.
+are rejected with INVALID_REQUEST. `server/hosting/leader_and_isr` describes which states are applied and which are
+refused, `server/hosting/assigned_partitions` how partitions are hosted, `cluster.controller.fence` the other errors.
 """
 
 from kafkalite.clock import Outcome

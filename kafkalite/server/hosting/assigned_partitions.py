@@ -14,18 +14,11 @@
    or has lost partitions (`missing_logs`): its files may be elsewhere. Else it is created empty, as in Apache Kafka. A
    partition whose log has become a stray is offline until the next start returns the stray (`returned_strays`). With
    several replicas, `replica_files` decides instead, and a log of another topic id becomes a stray.
-6. Each leadership begins in an epoch above all of the log, and no follower has a log with epochs above the assigned
-   one. An older tree has lower ones: FENCED_LEADER_EPOCH lets the controller elect in a higher one. Clients find by the
-   new epoch whether records are lost (KIP-320); those that know a higher one would ignore it.
-7. Roles change only for the registration to which a request belongs: after its end the others of the request are
-   refused with STALE_BROKER_EPOCH.
-8. A state of the present leader epoch is refused with STALE_CONTROLLER_EPOCH, but a leader uses one with a later
-   partition epoch, which the controller sends when the leader's change is of an old one.
+
+Which states of a LeaderAndIsr request are applied, and which are refused: `leader_and_isr`.
 
 Sources: ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, LogManager.getOrCreateLog of Apache Kafka
-3.9. Deviations: a failed creation of files is repeated at the next append; Kafka takes the log directory offline. In
-ZooKeeper mode Kafka refuses all states of the present leader epoch, so a leader whose changes are answered with
-INVALID_UPDATE_VERSION changes its ISR no more until the next epoch. Rule 8 is that of Partition.makeLeader.
+3.9. Deviation: a failed creation of files is repeated at the next append; Kafka takes the log directory offline.
 """
 
 import logging
@@ -37,7 +30,7 @@ from kafkalite.callbacks import call_all
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.configs.reads import Texts
 from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterTables, PartitionImage
-from kafkalite.cluster.metadata.update import FULL, check_name, check_partition, shared_ids
+from kafkalite.cluster.metadata.update import FULL
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig
@@ -45,6 +38,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest
+from kafkalite.server.hosting.leader_and_isr import LeaderAndIsrStates, Overrides, TopicState
 from kafkalite.server.hosting.missing_logs import FIRST_EPOCH, MissingLogs
 from kafkalite.server.hosting.partition_hosting import PartitionHosting
 from kafkalite.server.hosting.replica_files import ReplicaFiles
@@ -59,9 +53,6 @@ LOGGER = logging.getLogger("kafkalite.server")
 STORAGE_ERROR = KafkaErrorCode.KAFKA_STORAGE_ERROR
 EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1  # of requests without leader epochs
-
-TopicState = LeaderAndIsrRequest.LeaderAndIsrTopicState
-Overrides = Mapping[str, Texts | None]  # None: they cannot be read
 
 
 class PartitionError(NamedTuple):
@@ -118,6 +109,7 @@ class AssignedPartitions(PartitionHosting):
     Attributes:
         initializing: topics that are being hosted, and whether their configs were changed meanwhile.
         roles: of the partitions with several replicas.
+        states: applies or refuses the states of LeaderAndIsr requests.
     """
 
     def __init__(
@@ -140,7 +132,7 @@ class AssignedPartitions(PartitionHosting):
         self.roles = ReplicaRoles(broker_id, self, logs, clock)
         self._files = ReplicaFiles(broker_id, logs)
         self._missing = MissingLogs(logs, offload)
-        self._behind: dict[TopicPartition, int] = {}
+        self.states = LeaderAndIsrStates(broker_id, self, replicas, logs, self.roles, self._files)
 
     def is_live(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a broker is alive in the image, which has no broker epochs: the controller compares them."""
@@ -175,7 +167,7 @@ class AssignedPartitions(PartitionHosting):
         """Return the topics in a request whose configs are needed, because no partition of them is hosted yet."""
         found: list[str] = []
         for topic in request.topic_states:
-            hosted = self._hosted(topic.topic_name)
+            hosted = self._replicas.hosted_topic(topic.topic_name)
             if hosted is None and any(self._broker_id in state.replicas for state in topic.partition_states):
                 found.append(topic.topic_name)
             yield
@@ -204,7 +196,7 @@ class AssignedPartitions(PartitionHosting):
             yield
         for key in list(self._logs.created):
             if key in self._logs.created and assigned.get(key) != self._logs.topic_ids[key]:
-                self._open_unassigned(key)
+                self.open_unassigned(key)
             yield
         delay_ms = self._config.topic_defaults.file_delete_delay_ms
         logs = UnassignedLogs(assigned, self._replicas, self._logs, frozenset(deletions.values()), delay_ms)
@@ -213,7 +205,7 @@ class AssignedPartitions(PartitionHosting):
         if found:
             report_strays(self._logs.disk, self._logs.strays, NOT_ASSIGNED)
 
-    def _open_unassigned(self, key: TopicPartition) -> None:
+    def open_unassigned(self, key: TopicPartition) -> None:
         """Open the files of a partition that never had a record, so that they are handled like other logs."""
         try:
             self._logs.open_created(*key, self._config.topic_defaults)
@@ -235,7 +227,7 @@ class AssignedPartitions(PartitionHosting):
             for state in topic.partition_states:
                 error: int = KafkaErrorCode.STALE_BROKER_EPOCH
                 if is_current():
-                    error = self._assign(topic, state, overrides.get(topic.topic_name, {}))
+                    error = self.states.apply(topic, state, overrides.get(topic.topic_name, {}))
                 results.append(PartitionError(topic.topic_name, topic.topic_id, state.partition_index, error))
                 yield
         self.flusher.begin()  # of partitions that are led again
@@ -248,100 +240,24 @@ class AssignedPartitions(PartitionHosting):
     def _all(self) -> list[Partition]:
         return [partition for hosted in self._replicas for partition in hosted.partitions.values()]
 
-    def _assign(self, topic: TopicState, state: LeaderAndIsrPartitionState, overrides: Texts | None) -> int:
-        """Apply the state of one partition; returns a Kafka error code."""
-        key = TopicPartition(topic.topic_name, state.partition_index)
-        if len(state.replicas) > 1 and self._broker_id in state.replicas:
-            self._give_way(topic, key)
-        partition = self._partition_of(*key)
-        image = image_of(state)
-        if partition is not None and partition.topic_id == topic.topic_id and partition.leads_with(image):
-            partition.receive_state(image)
-            return 0
-        error = self._offline(key, partition) or self._refusal(topic, key, partition, state)
-        if error:
-            return error
-        leads = image.leader == self._broker_id
-        if partition is None:
-            partition = self._host(topic, state, image, overrides)
-        if partition.defect:
-            return partition.defect
-        if len(image.replicas) > 1:
-            self.roles.assign(partition, image)
-        else:
-            self._change_leader(partition, image, leads=leads)
-        return partition.defect
-
-    def _give_way(self, topic: TopicState, key: TopicPartition) -> None:
-        """Leave what prevents that a replica begins: a log of another topic id, or its own loss at an earlier state."""
-        partition = self._partition_of(*key)
-        hosted = self._hosted(key.topic)
-        if hosted is not None and hosted.topic_id != topic.topic_id:
-            for each in list(hosted.partitions.values()):
-                self.remove(each)
-        elif partition is not None and key in self._files.lost:
-            self.remove(partition)
-        if self._logs.topic_ids.get(key) not in (None, topic.topic_id):
-            if key in self._logs.created:
-                self._open_unassigned(key)
-            self._files.set_aside(key)
-
-    def _offline(self, key: TopicPartition, partition: Partition | None) -> int:
-        """KAFKA_STORAGE_ERROR for a hosted partition that is offline, else 0."""
-        if partition is None:
-            return 0
-        homeless = partition.log is None and key not in self._logs.created and self._logs.choose_directory() is None
-        return STORAGE_ERROR if partition.defect or homeless else 0
-
-    def _refusal(
-        self, topic: TopicState, key: TopicPartition, partition: Partition | None, state: LeaderAndIsrPartitionState
-    ) -> int:
-        """The error of a state that is not applied, else 0."""
-        hosted = self._hosted(key.topic)
-        known_ids = (hosted.topic_id if hosted is not None else None, self._logs.topic_ids.get(key))
-        if any(known not in (None, topic.topic_id) for known in known_ids):
-            LOGGER.error("%s: the controller assigns another topic id than the one in the files here", key)
-            return KafkaErrorCode.INCONSISTENT_TOPIC_ID
-        if partition is not None and state.leader_epoch <= partition.leader_epoch:
-            leads_again = partition.error and state.leader == self._broker_id  # it was led for an earlier registration
-            if not (leads_again or self._follows_again(partition, state)):
-                return KafkaErrorCode.STALE_CONTROLLER_EPOCH
-        if self._broker_id not in state.replicas:
-            return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return KafkaErrorCode.FENCED_LEADER_EPOCH if self._is_behind(key, partition, state) else 0
-
-    def _follows_again(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
-        """Whether a replica without a role is assigned the leader epoch that it had in an earlier registration."""
-        is_same = state.leader_epoch == partition.leader_epoch and len(state.replicas) > 1
-        return is_same and partition.role is None and not partition.defect
-
-    def _is_behind(self, key: TopicPartition, partition: Partition | None, state: LeaderAndIsrPartitionState) -> bool:
-        """Whether the log, or an earlier registration, forbids the leader epoch of a state (rule 6)."""
-        log = self._logs.find(*key)
-        latest = NO_EPOCH if log is None else log.epochs.latest
-        if partition is not None:
-            latest = max(latest, partition.leader_epoch)
-        leads = state.leader == self._broker_id
-        if state.leader_epoch > latest or (state.leader_epoch == latest and not leads):
-            return False
-        self._behind[key] = latest
-        return True
-
-    def take_behind(self) -> dict[TopicPartition, int]:
-        """The last leader epochs of the logs that were assigned in no later one, since the last call."""
-        behind, self._behind = self._behind, {}
-        return behind
-
-    def _host(
+    def host(
         self,
         topic: TopicState,
         state: LeaderAndIsrPartitionState,
         image: PartitionImage,
         overrides: Texts | None,
     ) -> Partition:
-        """Host a partition, which has no role yet."""
+        """Host a partition, which has no role yet.
+
+        Arguments:
+            topic, state: of the request.
+            image: the same state.
+            overrides: the configs of a topic that is not hosted yet.
+
+        Returns the partition; it has a defect if its log cannot be used.
+        """
         key = TopicPartition(topic.topic_name, state.partition_index)
-        hosted = self._hosted(key.topic)
+        hosted = self._replicas.hosted_topic(key.topic)
         if hosted is None:
             config = self._topic_config(key.topic, overrides)
             hosted = HostedTopic(key.topic, topic.topic_id, config, overrides)
@@ -421,7 +337,8 @@ class AssignedPartitions(PartitionHosting):
         except OSError as error:
             LOGGER.error("%s: its directory cannot be renamed: %s", key, error)
 
-    def _change_leader(self, partition: Partition, image: PartitionImage, *, leads: bool) -> None:
+    def change_leader(self, partition: Partition, image: PartitionImage, *, leads: bool) -> None:
+        """Lead or follow a partition with one replica."""
         led = not partition.error
         if leads:
             self.begin_leading(partition, image)
@@ -535,18 +452,13 @@ class AssignedPartitions(PartitionHosting):
         """
         if name in self.initializing:
             self.initializing[name] = True
-        hosted = self._hosted(name)
+        hosted = self._replicas.hosted_topic(name)
         if hosted is not None:
             hosted.overrides = overrides
             self._slicer.run(group_steps(self._configuring(hosted)), Outcome.result)
 
-    def _hosted(self, topic: str) -> HostedTopic | None:
-        found = self._replicas.find(topic, UNASSIGNED_ID, by_id=False)
-        return None if isinstance(found, KafkaErrorCode) else found
-
     def _partition_of(self, topic: str, index: int) -> Partition | None:
-        hosted = self._hosted(topic)
-        return None if hosted is None else hosted.partitions.get(index)
+        return self._replicas.hosted_partition(TopicPartition(topic, index))
 
     @property
     def _all_online(self) -> bool:
@@ -555,31 +467,6 @@ class AssignedPartitions(PartitionHosting):
 
 def nothing() -> None:
     """A new epoch of the same leader: nothing to announce."""
-
-
-def check_assignment(request: LeaderAndIsrRequest) -> Generator[None, None, None]:
-    """Check a request in steps. Raises InvalidControllerRequestError, with nothing applied."""
-    for topic in request.topic_states:
-        check_name(topic.topic_name)
-        for state in topic.partition_states:
-            check_partition(topic.topic_name, state.partition_index)
-            yield
-
-
-def image_of(state: LeaderAndIsrPartitionState) -> PartitionImage:
-    """The state of a partition in a LeaderAndIsr request."""
-    return PartitionImage(
-        shared_ids(tuple(state.replicas)),
-        shared_ids(tuple(state.isr)),
-        state.leader,
-        state.leader_epoch,
-        state.partition_epoch,
-        state.controller_epoch,
-        (),
-        shared_ids(tuple(state.adding_replicas)),
-        shared_ids(tuple(state.removing_replicas)),
-        shared_ids(tuple(state.eligible_replicas)),
-    )
 
 
 def stopped_partitions(request: StopReplicaRequest) -> Iterator[StoppedPartition]:

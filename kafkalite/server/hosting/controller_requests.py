@@ -36,7 +36,8 @@ from kafkalite.protocol.messages.leader_and_isr import (
 from kafkalite.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkalite.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkalite.rate_limited_log import RateLimitedLog
-from kafkalite.server.hosting.assigned_partitions import AssignedPartitions, Overrides, PartitionError, check_assignment
+from kafkalite.server.hosting.assigned_partitions import AssignedPartitions, PartitionError
+from kafkalite.server.hosting.leader_and_isr import Overrides, check_assignment
 from kafkalite.slicing import Slicer, Steps, group_steps
 
 ANNOUNCED_MAX = 10_000  # topics in deletion that are remembered
@@ -290,7 +291,7 @@ class ControllerRequests:
             if outcome.error is not None:
                 done(outcome)
                 return
-            behind = self._hosting.take_behind()
+            behind = self._hosting.states.take_behind()
             if behind:  # the answer lets the controller elect again: the epochs in the tree are raised before
                 self.raise_epochs(behind, partial(done, outcome))
             else:
