@@ -15,13 +15,11 @@ PUBLIC = {
     """,
     "kafkalite_sdk.admin": """
         EARLIEST HIGH_WATERMARK LATEST MAX_TIMESTAMP Acl AclFilter AclOperation AclResource Admin ClusterDescription
-        Committed Config ConfigChange ConfigOperation ConfigSource Coordination CreatedTopic Election Features
-        GroupDescription GroupLag GroupListing GroupMember InvalidTreeNode ListedOffset LogDirectory NewCredential
-        NewTopic OpenTransaction Outcomes PartitionDescription PartitionLag Pattern Permission ProducerEpoch
-        ProducerState
-        QuotaEntity Reassignment
-        RemovedMember Replica ReplicaInfo Resource ResourceType ScramMechanism TopicDescription TransactionDescription
-        TransactionListing Upgrade UserMechanism
+        Committed Config ConfigChange ConfigOperation ConfigSource Coordination CreatedTopic DelegationToken Election
+        Features GroupDescription GroupLag GroupListing GroupMember InvalidTreeNode ListedOffset LogDirectory
+        NewCredential NewTopic OpenTransaction Outcomes PartitionDescription PartitionLag Pattern Permission
+        ProducerEpoch ProducerState QuotaEntity Reassignment RemovedMember Replica ReplicaInfo Resource ResourceType
+        ScramMechanism TopicDescription TransactionDescription TransactionListing Upgrade UserMechanism
     """,
     "kafkalite_sdk.blocking": "Admin ColumnReader ColumnsFuture Connection Consumer Producer RecordFuture",
     "kafkalite_sdk.columns": "COLUMNS ColumnBatch ColumnReader ReaderOptions",
