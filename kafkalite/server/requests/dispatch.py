@@ -217,7 +217,7 @@ class Dispatcher:
                 self._serve(call, row, request)
                 return
             if call.charge is not None:
-                call.charge.begin(row, request)
+                call.charge.begin(row, request, between_brokers=self.is_between_brokers(call.reply))
             if call.authorization is None:
                 self._serve(call, row, request)
             elif call.large is not None:

@@ -24,6 +24,7 @@ from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.testing.virtual_clock import VirtualClock
 from tests.kit.server import Client, Hub, Wire, batch, fetch_request, fetched, produce_request, running, stopped_time
 
@@ -197,6 +198,17 @@ async def test_replicas_are_exempt(quotas: Quotas, monkeypatch: pytest.MonkeyPat
     ))  # fmt: skip
     wire.send(fetch(replica_id=2), fetch(replica_id=2))
     assert [each.throttle_time_ms for each in wire.answers()] == [0, 0]
+
+
+async def test_client_that_names_a_replica_is_charged(quotas: Quotas) -> None:
+    """OffsetForLeaderEpoch is served on all listeners; only brokers that use theirs are exempt."""
+    quotas.limit(("user", None), request_percentage=1e-9)
+    epoch = OffsetForLeaderEpochRequest(replica_id=2, topics=[]), 3
+    wire, follower = quotas.wire(), Wire(quotas.hub, quotas.client.broker.config.listener_between_brokers, ALICE)
+    for each in (wire, follower):
+        each.send(epoch)
+    assert wire.answers()[0].throttle_time_ms > 0
+    assert follower.answers()[0].throttle_time_ms == 0
 
 
 async def test_time_of_requests_is_charged(quotas: Quotas) -> None:

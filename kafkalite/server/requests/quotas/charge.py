@@ -43,12 +43,16 @@ class Charge:
         self._throttle: tuple[int, str] | None = None  # until when, and the quota
         self.exempt = False
 
-    def begin(self, row: "Row", request: Any) -> None:
+    def begin(self, row: "Row", request: Any, *, between_brokers: bool) -> None:
         """The handler of the request begins.
 
         Produce requests are charged now: one that exceeds the quota mutes the connection before the next one is parsed.
+
+        Arguments:
+            row, request: of the request.
+            between_brokers: whether brokers use the listener of the connection.
         """
-        self.exempt = row.between_brokers or is_of_broker(row.api_key, request, self._reply)
+        self.exempt = row.between_brokers or is_of_broker(row.api_key, request, self._reply, between_brokers)
         if row.api_key == PRODUCE_KEY:
             self._charge_produce()
 
@@ -160,13 +164,19 @@ class Charge:
         return not strict or not throttle_ms
 
 
-def is_of_broker(key: int, request: Any, reply: Reply) -> bool:
-    """Return whether a request is exempt: one of a broker, or of a login."""
+def is_of_broker(key: int, request: Any, reply: Reply, between_brokers: bool) -> bool:
+    """Return whether a request is exempt: one of a broker, or of a login.
+
+    Arguments:
+        key, request, reply: the request.
+        between_brokers: as of `Charge.begin`. OffsetForLeaderEpoch is served on each listener, and a client can name a
+            replica in it; other requests of brokers end the connection of a client.
+    """
     if key == FETCH_KEY:
         state = request.replica_state
         return bool(request.replica_id >= 0 or (state is not None and state.replica_id >= 0))
     if key == EPOCH_KEY:
-        return bool(request.replica_id >= 0)
+        return between_brokers and bool(request.replica_id >= 0)
     if key == ADD_PARTITIONS_KEY:
         return bool(request.transactions)
     return key in SASL_KEYS or key == MARKERS_KEY or not reply.connection.authenticated
