@@ -161,8 +161,14 @@ class ServedDirectory:
     async def dial(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
     ) -> None:
-        """Connect, whatever host and port are. Raises OSError, ConnectionLossError."""
+        """Connect, whatever host and port are. Raises OSError, ConnectionLossError.
+
+        Without a process that serves, any user of the machine may listen on the port, and would receive the secret.
+        """
         self._secret = self._directory.secret()
+        if self._directory.lock():
+            self._directory.unlock()
+            raise ConnectionLossError(detail=f"{self._directory.path}: no process serves the directory")
         await self._connect(protocol, HOST, self._directory.port(), None)
 
     def secret(self) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.cli.zk_reader import ServedDirectory
 from kafkalite.clock import SystemRandom
 from kafkalite.coordination.errors import AuthenticationError, ConnectionLossError
 from kafkalite.coordination.served.coordination import HOST
@@ -97,3 +98,21 @@ def test_an_invalid_secret_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "shared" / SECRET).write_text(content)
     with pytest.raises(OSError, match="32 hexadecimal digits"):
         directory.secret()
+
+
+def test_a_command_sends_no_secret_to_a_port_that_no_process_serves(tmp_path: Path) -> None:
+    """After the end of the brokers any user of the machine can listen on their port."""
+
+    async def other_user(*_: object) -> None:
+        raise AssertionError("connected, and would send the secret")
+
+    directory = CoordinationDirectory(Disk(), str(tmp_path / "shared"))
+    directory.prepare(OURS)
+    directory.write_port(10_000)
+    served = ServedDirectory(directory.path, other_user)
+    with pytest.raises(ConnectionLossError, match="no process serves"):
+        asyncio.run(served.dial(asyncio.Protocol, HOST, 0, None))
+    assert directory.lock(), "the command has released the lock"
+    with pytest.raises(AssertionError, match="connected"):
+        asyncio.run(served.dial(asyncio.Protocol, HOST, 0, None))
+    directory.unlock()
