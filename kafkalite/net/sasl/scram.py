@@ -276,8 +276,13 @@ class ScramServer:
         if credential is None or not (verified and right):
             raise AuthenticationError("invalid user name or password")
         answer = f"v={_base64(_hmac(self.name, shown.server_key, signed))}".encode()
+        return self._by_token(first.username, answer) if first.is_token else Authenticated(first.username, answer)
+
+    def _by_token(self, token_id: str, answer: bytes) -> Authenticated:
+        """Return the owner of a token as it is now: a client may have waited between its two messages."""
+        token = self._find_token(token_id)
         if token is None:
-            return Authenticated(first.username, answer)
+            raise AuthenticationError("the delegation token was removed, or has expired")
         return Authenticated(token.owner, answer, token.expires_at, by_token=True)
 
     def _hashed(self, password: str) -> Generator[Job, Any, ScramCredential]:

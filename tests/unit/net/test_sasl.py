@@ -201,6 +201,19 @@ def test_unknown_expired_and_disabled_tokens_are_refused():
     assert [each.error_code for each in wrong] == [KafkaErrorCode.SASL_AUTHENTICATION_FAILED] * 3
 
 
+def test_token_that_is_removed_during_its_login_is_refused():
+    tokens = {"token": TOKEN}
+    server = server_of(ScramServer("SCRAM-SHA-256", {}.get, find_token=tokens.get))
+
+    def remove(number, message):
+        if number == 1:
+            del tokens["token"]
+        return message
+
+    refused = authenticate(server, token_client(), remove)
+    assert refused.error_code == KafkaErrorCode.SASL_AUTHENTICATION_FAILED and not tokens
+
+
 def test_token_is_named_by_the_extension_of_kafka():
     assert advance(begin(ScramClient("SCRAM-SHA-256", "id", "hmac", lambda: "nonce", is_token=True))) == (
         b"n,,n=id,r=nonce,tokenauth=true"
