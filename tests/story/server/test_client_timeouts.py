@@ -22,6 +22,7 @@ BOUND = "bounded by kafkalite.client.timeout.max.ms"
 SESSION = "rejected outside group.min.session.timeout.ms to group.max.session.timeout.ms"
 AT_ONCE = "not used: the answer waits for work of the broker, or for nothing"
 EXPIRY = "not a time to wait: offsets of versions 2 to 4 expire after it"
+TOKEN = "not a time to wait: the lifetime of a token, bounded by delegation.token.max.lifetime.ms"
 TIMES = {
     "ProduceRequest.timeout_ms": AT_ONCE,
     "FetchRequest.max_wait_ms": BOUND,
@@ -36,6 +37,9 @@ TIMES = {
     "CreatePartitionsRequest.timeout_ms": AT_ONCE,
     "AlterPartitionReassignmentsRequest.timeout_ms": AT_ONCE,
     "ListPartitionReassignmentsRequest.timeout_ms": AT_ONCE,
+    "CreateDelegationTokenRequest.max_lifetime_ms": TOKEN,
+    "RenewDelegationTokenRequest.renew_period_ms": TOKEN,
+    "ExpireDelegationTokenRequest.expiry_time_period_ms": TOKEN,
     "ElectLeadersRequest.timeout_ms": AT_ONCE,
     "UpdateFeaturesRequest.timeout_ms": AT_ONCE,
     "ConsumerGroupHeartbeatRequest.rebalance_timeout_ms": BOUND,
