@@ -89,10 +89,10 @@ def is_loopback(host: str) -> bool:
 def _of_listener(settings: Settings, listener: Endpoint) -> Iterator[Weakness]:
     name, protocol, prefix = listener.listener, listener.security_protocol, listener_prefix(listener.listener)
     if protocol in CLEAR and not is_loopback(listener.host):
-        who = "whoever reaches it is ANONYMOUS, and records" if protocol == "PLAINTEXT" else "records"
+        subject = "each client is ANONYMOUS, and records" if protocol == "PLAINTEXT" else "records"
         yield Weakness(
             "listeners",
-            f"{name} at {listener.host or 'all addresses'} has protocol {protocol}: {who} are sent in clear text",
+            f"{name} at {listener.host or 'all addresses'} has protocol {protocol}: {subject} are sent in clear text",
             f"use {'SSL or SASL_SSL' if protocol == 'PLAINTEXT' else 'SASL_SSL'}, or bind {name} to localhost",
         )
     if protocol in SASL:
@@ -151,7 +151,7 @@ def _of_rights(settings: Settings) -> Iterator[Weakness]:
 def _of_zookeeper(settings: Settings) -> Iterator[Weakness]:
     if settings.text("zookeeper.connect") and settings.text("authorizer.class.name"):
         if settings.text("zookeeper.set.acl").lower() != "true":
-            problem = "whoever reaches ZooKeeper can change ACLs and users"
+            problem = "each client of ZooKeeper can change ACLs and users"
             yield Weakness("zookeeper.set.acl", problem, "set it to true, and give the brokers an identity")
         if settings.text("zookeeper.ssl.client.enable").lower() != "true":
             problem = "the connection to ZooKeeper is in clear text"

@@ -58,7 +58,7 @@ class TokenRejection(NamedTuple):
 
 
 ValidateToken = Callable[[str, Mapping[str, str]], Authenticated | TokenRejection | None]
-"""Verifies a token and its extensions, and returns who presents it, or that the token is not accepted."""
+"""Verifies a token and its extensions, and returns the user that presents it, or that the token is not accepted."""
 
 
 class OAuthBearerServer:

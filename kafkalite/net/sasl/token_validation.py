@@ -48,7 +48,7 @@ class TokenValidator:
         self._now = now
 
     def __call__(self, token: str, extensions: Mapping[str, str]) -> Authenticated | TokenRejection:
-        """Return who presents a token, or why it is not accepted."""
+        """Return the user that presents a token, or why it is not accepted."""
         from joserfc.errors import JoseError
 
         try:

@@ -26,7 +26,7 @@ def refusal_of_connection(connection: Connection) -> KafkaErrorCode | None:
     """Return the error of a connection over which no token is administered (KafkaApis.allowTokenRequests).
 
     These are connections without an authentication: in plaintext, and with TLS without a certificate of the client; and
-    those that have authenticated with a token, as it could extend its own life.
+    those that have authenticated with a token, as it could extend its own lifetime.
     """
     login = connection.state  # of a listener with SASL
     authenticated = connection.principal not in (None, ANONYMOUS) if login is None else not login.by_token

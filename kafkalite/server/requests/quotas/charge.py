@@ -1,6 +1,6 @@
 """What one request is charged to the quotas of its client.
 
-1. The time of the event loop is charged from the request's turn on, decoding included, as percent of a second. Time of
+1. The time of the event loop is charged from the decoding of the request on, as percent of a second. Time of
    callbacks that continue the request is charged, too. Apache Kafka charges its request threads instead.
 2. A request of a broker is exempt: what only brokers send, and fetches of replicas.
 3. The client is throttled by the longest of the throttle times.
