@@ -115,10 +115,16 @@ class KafkaErrorCode(IntEnum):
     SASL_AUTHENTICATION_FAILED = 58, "authentication failed", FATAL
     UNKNOWN_PRODUCER_ID = 59, "the broker has no state of this producer id"
     REASSIGNMENT_IN_PROGRESS = 60, "the partition is being reassigned"
-    DELEGATION_TOKEN_AUTH_DISABLED = 61, "delegation tokens are disabled"
+    DELEGATION_TOKEN_AUTH_DISABLED = (
+        61,
+        "delegation tokens are disabled; set delegation.token.secret.key of all brokers",
+    )
     DELEGATION_TOKEN_NOT_FOUND = 62, "there is no such delegation token"
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, "the delegation token has another owner"
-    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, "delegation tokens need an authenticated, encrypted connection"
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
+        64,
+        "delegation tokens need a login by SASL or a client certificate, not by a token",
+    )
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "not allowed on this delegation token"
     DELEGATION_TOKEN_EXPIRED = 66, "the delegation token has expired"
     INVALID_PRINCIPAL_TYPE = 67, "this principal type is not supported"

@@ -14,7 +14,7 @@ from kafkalite.cli.client_options import column_key, fail_for, print_rows
 from kafkalite.cli.positions import EARLIEST, LATEST
 from kafkalite.cli.records.partition_reader import partitions_of
 from kafkalite.cli.transaction.descriptions import open_transaction_text
-from kafkalite.errors import KafkaError
+from kafkalite.errors import AuthorizationError, KafkaError, error_for, with_right
 
 # The column names of kafka-topics --describe.
 PARTITION_COLUMNS = ("Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "OfflineReplicas")
@@ -62,6 +62,13 @@ class DescribedTopics(NamedTuple):
     unreached: Errors
 
 
+def with_config_right(topic: str, error: KafkaError) -> KafkaError:
+    """Return an error of reading configs; that of a missing right names this right, which Describe is not."""
+    if not isinstance(error, AuthorizationError):
+        return error
+    return error_for(error.code, with_right(error.code, error.message or error.code.message, "describe-configs", topic))
+
+
 async def describe_topics(admin: Admin, names: Sequence[str], *, offsets: bool, all_configs: bool) -> DescribedTopics:
     """Describe topics; ends the command if one does not exist.
 
@@ -74,7 +81,7 @@ async def describe_topics(admin: Admin, names: Sequence[str], *, offsets: bool, 
     found = await admin.topics.describe(*names)
     fail_for(found.errors)
     outcomes = await admin.configs.describe(*map(Resource.topic, found))
-    fail_for({resource.name: error for resource, error in outcomes.errors.items()})
+    fail_for({each.name: with_config_right(each.name, error) for each, error in outcomes.errors.items()})
     bounds: Bounds | None = None
     unreached: Errors = {}
     if offsets:

@@ -16,6 +16,7 @@ from kafkalite.config.keys import ConfigError
 from kafkalite.config.table_security import REFUSED_PREFIXES
 
 ENVIRONMENT_PREFIX = "KAFKALITE_"
+COMMAND_VARIABLES = ("KAFKALITE_CLIENT_CONFIG",)  # of the commands of clients
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 BLANK = " \t\f"
 SHOWN, SHOWN_CHARS = 3, 40  # keys of a file of another kind
@@ -100,7 +101,7 @@ def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str,
     A name of one word counts only if it is a key: others belong to the developer's tools (KAFKALITE_DEBUG).
     """
     for name in sorted(environment):
-        if name.startswith(ENVIRONMENT_PREFIX):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in COMMAND_VARIABLES:
             key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
             if "." in key or key in BROKER_KEYS:
                 yield name, key, environment[name]

@@ -42,7 +42,9 @@ def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-g", "--group", multiple=True, metavar="NAME", help="A group; may be repeated."),
         click.option("--transactional-id", multiple=True, metavar="ID", help="A transactional id; may be repeated."),
         click.option("--token", multiple=True, metavar="ID", help="A delegation token; may be repeated."),
-        click.option("--user", multiple=True, metavar="NAME", help="A user whose tokens; may be repeated."),
+        click.option(
+            "--user", multiple=True, metavar="NAME", help="A user whose tokens (alice = User:alice); may be repeated."
+        ),
         click.option("--cluster", "of_cluster", is_flag=True, help="The cluster."),
     ]
     for option in reversed(options):
@@ -303,7 +305,11 @@ def resources(named: dict[str, tuple[str, ...]], *, of_cluster: bool) -> "list[t
     """Return the resources that options name."""
     from kafkalite_sdk.admin import AclResource
 
-    found = [(AclResource[RESOURCES[option]], name) for option, names in named.items() for name in names]
+    found = [
+        (AclResource[RESOURCES[option]], user_resource(name) if option == "user" else name)
+        for option, names in named.items()
+        for name in names
+    ]
     return [*found, (AclResource.CLUSTER, CLUSTER_NAME)] if of_cluster else found
 
 
@@ -318,6 +324,11 @@ def require_resources(named: dict[str, tuple[str, ...]], *, of_cluster: bool) ->
 def principal_of(text: str) -> str:
     """Return a principal with its type."""
     return text if ":" in text else f"User:{text}"
+
+
+def user_resource(text: str) -> str:
+    """Return the name of a resource of type user, which is a principal (KIP-373); `*` = all."""
+    return text if text == "*" else principal_of(text)
 
 
 def operation_of(text: str) -> "AclOperation":

@@ -2,7 +2,7 @@
 
 import click
 
-from kafkalite.errors import ACL_OPTIONS, KafkaErrorCode, with_right
+from kafkalite.errors import ACL_OPTIONS, GRANT, KafkaErrorCode, with_right
 
 TOPIC, GROUP, CLUSTER = (
     KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -24,6 +24,9 @@ OPERATIONS: dict[tuple[str, int], str] = {
     ("config alter", GROUP): "alter-configs",
     ("config alter", CLUSTER): "alter-configs",
     ("security check", CLUSTER): "describe-configs",
+    ("quota list", CLUSTER): "describe-configs",
+    ("quota add", CLUSTER): "alter-configs",
+    ("quota remove", CLUSTER): "alter-configs",
     ("acl add", CLUSTER): "alter",
     ("acl remove", CLUSTER): "alter",
     ("user add", CLUSTER): "alter",
@@ -46,9 +49,11 @@ def with_needed_right(code: int, text: str, subject: str = "") -> str:
         text: so far.
         subject: the topic, group or transactional id; "" = the text has it.
     """
-    if code not in ACL_OPTIONS:
-        return text
     context = click.get_current_context(silent=True)
     command = "" if context is None else context.command_path.partition(" ")[2]
+    if code == KafkaErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED and command == "token create":
+        return f"{text}; {GRANT} -o create-tokens --user OWNER` grants it"
+    if code not in ACL_OPTIONS:
+        return text
     name = subject.removeprefix("topic:").removeprefix("group:") or "NAME"
     return with_right(code, text, OPERATIONS.get((command, code), "describe"), name)

@@ -12,7 +12,7 @@ from kafkalite_sdk.admin import Coordination, Resource, TopicDescription
 
 from kafkalite.cli.cluster.invalid_tree_nodes import NodeStatus, node_statuses
 from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas, imbalances_of
-from kafkalite.errors import KafkaError
+from kafkalite.errors import AuthorizationError, KafkaError, with_right
 
 TRANSACTION_VERSION = "transaction.version"
 COORDINATION_KEYS = ("zookeeper.connect", "kafkalite.coordination.directory")
@@ -85,7 +85,7 @@ class ClusterStatus(NamedTuple):
     def problems(self) -> list[str]:
         """One line for each fault; none = the cluster is complete."""
         found = [] if self.controller is not None else ["no broker is the controller"]
-        found += [f"broker {broker} does not answer: {error}" for broker, error in self.errors.items()]
+        found += [failure_line(broker, error) for broker, error in self.errors.items()]
         trees = {each.coordination for each in self.brokers if each.answers}
         if len(trees) > 1:
             found.append(f"brokers use different coordination: {', '.join(sorted(map(str, trees)))}")
@@ -106,6 +106,13 @@ class ClusterStatus(NamedTuple):
         if self.invalid_node_count:
             found.append(f"{self.invalid_node_count} node(s) of the tree are invalid, and left out")
         return found
+
+
+def failure_line(broker: int, error: KafkaError) -> str:
+    """The line about a broker whose configs are unknown."""
+    if isinstance(error, AuthorizationError):
+        return with_right(error.code, f"broker {broker} does not show its state: {error}", "describe-configs")
+    return f"broker {broker} does not answer: {error}"
 
 
 def waiting_changes(broker: BrokerStatus) -> str:

@@ -75,7 +75,7 @@ async def list_(cluster: Cluster, as_json: bool, **named: Any) -> None:
     async with connect(cluster) as admin:
         found = await admin.quotas.describe(names_of(named) or None)
     rows = [
-        (describe(entity), key, number(value))
+        (describe(entity), key, whole(value))
         for entity, values in sorted(found.items(), key=lambda pair: describe(pair[0]))
         for key, value in sorted(values.items())
     ]
@@ -121,17 +121,26 @@ async def remove(keys: tuple[str, ...], cluster: Cluster, **named: Any) -> None:
     for key in keys:
         known(key)
     entity = entity_of(named)
-    await change(cluster, entity, dict.fromkeys(keys or keys_of(entity)), "removed")
+    if keys:
+        await change(cluster, entity, dict.fromkeys(keys), "removed")
+    else:
+        await store(cluster, entity, dict.fromkeys(keys_of(entity)))
+        click.echo(f"removed: all quotas of {describe(entity)}")
 
 
 async def change(cluster: Cluster, entity: "QuotaEntity", values: dict[str, float | None], what: str) -> None:
     """Change quotas, and print them."""
+    await store(cluster, entity, values)
+    for key, value in values.items():
+        text = key if value is None else f"{key}={whole(value)}"
+        click.echo(f"{what}: {text} of {describe(entity)}")
+
+
+async def store(cluster: Cluster, entity: "QuotaEntity", values: dict[str, float | None]) -> None:
+    """Change quotas, or end the command; None = remove."""
     async with connect(cluster) as admin:
         outcomes = await admin.quotas.alter({entity: values})
     fail_for({describe(each): error for each, error in outcomes.errors.items()})
-    for key, value in values.items():
-        text = key if value is None else f"{key}={number(value)}"
-        click.echo(f"{what}: {text} of {describe(entity)}")
 
 
 def names_of(named: dict[str, Any]) -> dict[str, str | None]:
@@ -182,9 +191,9 @@ def known(key: str) -> str:
     return key
 
 
-def number(value: float) -> str:
-    """Return a value as text, without the fraction of whole numbers."""
-    return str(int(value)) if value.is_integer() else str(value)
+def whole(value: float) -> float:
+    """Return a value, without the fraction of whole numbers."""
+    return int(value) if value.is_integer() else value
 
 
 def describe(entity: "QuotaEntity") -> str:

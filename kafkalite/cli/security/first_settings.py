@@ -86,7 +86,7 @@ def server_properties(first: First) -> str:
             "ssl.keystore.location": f"{directory}/broker.pem",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": f"{directory}/ca.pem",
-            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{MODULES["PLAIN"]} required user_{user}="{password}";',
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{user};User:CN={BROKER_NAME}",

@@ -18,7 +18,10 @@ UNKNOWN_ISSUER = (2, 20, 21)
 
 PLAINTEXT = 'set security_protocol to "PLAINTEXT" or "SASL_PLAINTEXT", or use the port of a TLS listener'
 NO_ANSWER = " before the first response; is it a broker's port, without TLS and below max.connections?"
-NO_ANSWER_TLS = " before the first response; is it a broker's port, and below max.connections?"
+NO_ANSWER_TLS = (
+    " before the first response; does the listener require a client certificate (ssl_certfile)? "
+    "Is it a broker's port, below max.connections?"
+)
 NO_ANSWER_AFTER_NEGOTIATION = "; does the listener require SASL (security_protocol)?"
 NEGOTIATION_RESPONSES = 2
 _ATTEMPT = re.compile(r"\[Errno (\d+)\]")

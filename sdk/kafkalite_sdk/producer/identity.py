@@ -7,7 +7,7 @@ Pure: no I/O, no clock. A newer epoch of an id needs no request: the producer in
 from math import inf
 
 from kafkalite.backoff import Backoff
-from kafkalite.errors import DecodeError, KafkaError, error_class, error_for, with_right
+from kafkalite.errors import DecodeError, KafkaError, KafkaErrorCode, error_class, error_for, with_right
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, ProducerId
 
@@ -57,7 +57,10 @@ class Identity:
         self._open = False
         if response.error_code:
             code = response.error_code
-            error = error_for(code, with_right(code, error_class(code).code.message, "idempotent-write"))
+            text = with_right(code, error_class(code).code.message, "idempotent-write")
+            if code == KafkaErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                text += ", and so does the right to write to a topic"
+            error = error_for(code, text)
             if not error.retriable:
                 raise error
             self.failed(error, now)

@@ -19,7 +19,7 @@ As = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread]:
-    with BrokerThread(settings={**SETTINGS, "authorizer.class.name": STANDARD}) as broker:
+    with BrokerThread(settings={**SETTINGS, "authorizer.class.name": STANDARD, "super.users": "User:alice"}) as broker:
         yield broker
 
 
@@ -56,3 +56,11 @@ def test_tokens_are_created_listed_used_renewed_and_removed(run: As) -> None:
     assert run("alice", "token", "expire", token_id).stdout == "removed\n"
     assert token_id not in run("alice", "token", "list").stdout
     assert "'9 weeks' is not a duration" in run("alice", "token", "create", "--lifetime", "9 weeks", code=2).stderr
+
+
+def test_a_token_of_another_user_needs_a_right_that_the_error_names(run: As) -> None:
+    refused = run("bob", "token", "create", "--owner", "carol", code=2).stderr
+    assert "`kafkalite acl add -u USER -o create-tokens --user OWNER` grants it" in refused
+    run("alice", "acl", "add", "-u", "bob", "-o", "create-tokens", "--user", "carol")
+    created = json.loads(run("bob", "token", "create", "--owner", "carol", "--json").stdout)
+    assert (created["owner"], created["requester"]) == ("User:carol", "User:bob")

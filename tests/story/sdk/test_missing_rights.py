@@ -88,6 +88,9 @@ def test_commands_name_the_right_that_they_need(broker: SecuredBroker, tmp_path:
 
     assert run("topic", "create", "payments") == ["create topic payments"]
     assert run("acl", "list") == ["describe cluster"]
+    assert run("topic", "describe", "payments") == ["describe topic payments", "describe-configs topic payments"]
+    assert run("quota", "list") == ["describe-configs cluster"]
+    assert run("quota", "add", "-u", "bob", "producer_byte_rate=1") == ["alter-configs cluster"]
     assert run("acl", "add", "-u", "bob", "-o", "read", "-t", "payments") == ["alter cluster"]
     assert run("config", "alter", "topic:payments", "--set", "retention.ms=1") == ["alter-configs topic payments"]
     assert run("topic", "delete", "payments") == ["delete topic payments"]

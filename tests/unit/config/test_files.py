@@ -115,7 +115,7 @@ class TestPrecedence:
         }
 
     def test_variables_of_tools_are_not_configuration(self) -> None:
-        environment = {"KAFKALITE_DEBUG": "1", "KAFKALITE_SEED": "5", "KAFKALITE_LISTENERS": "PLAINTEXT://:1"}
+        environment = {"KAFKALITE_DEBUG": "1", "KAFKALITE_CLIENT_CONFIG": "a", "KAFKALITE_LISTENERS": "PLAINTEXT://:1"}
         assert load(None, environment).texts == {"listeners": "PLAINTEXT://:1"}
 
     def test_error_of_a_wrong_value_names_its_origin(self, tmp_path: Path) -> None:
