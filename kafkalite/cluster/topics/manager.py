@@ -4,7 +4,8 @@ Each topic of a request is independent: one may be rejected while the others are
 image and to the hosted partitions only after it is durable, so that an acknowledged change survives a crash.
 
 `TopicManager` is the same for every broker. Its `TopicControl` decides whether this broker may change topics, and
-applies the changes: `OwnTopics` for a broker that is alone, `ControlledTopics` in a cluster.
+applies the changes: `OwnTopics` for a broker that is alone, `ControlledTopics` in a cluster. `auto_creation` creates
+the unknown topics of Metadata requests.
 """
 
 import logging
@@ -27,7 +28,7 @@ from kafkalite.cluster.changes import (
 from kafkalite.cluster.configs.writes import ConfigChange, Written
 from kafkalite.cluster.metadata.image import TopicImage, new_partition
 from kafkalite.cluster.topics.control import REQUEST_MS, ChangeRequest, TopicControl, TopicHost
-from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, InternalTopic
+from kafkalite.cluster.topics.internal_topics import InternalTopic
 from kafkalite.config.describe_and_alter import check_topic_configs
 from kafkalite.config.keys import ConfigError
 from kafkalite.errors import KafkaErrorCode
@@ -93,12 +94,15 @@ class TopicManager:
         host: this broker.
         store: makes changes durable.
         control: decides whether this broker may change topics, and applies durable changes.
+
+    Attributes:
+        control: the argument.
     """
 
     def __init__(self, host: TopicHost, store: Store, control: TopicControl) -> None:
         self._host = host
         self._store = store
-        self._control = control
+        self.control = control
         self._serial = SerialExecutor()
 
     def create(
@@ -112,29 +116,18 @@ class TopicManager:
             then: receives one result for each, None if it was created.
             timeout_ms: of the request; it counts in a cluster only.
         """
-        self._create_all(self._control.admit(timeout_ms), asked, validate_only, then)
+        self._create_all(self.control.admit(timeout_ms), asked, validate_only, then)
 
-    def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
-        """Create topics of a Metadata request, if the broker allows it; `then` receives the error codes by topic:
-        LEADER_NOT_AVAILABLE for a new topic whose leader is elected later.
+    def create_for_broker(self, asked: list[NewTopic], then: Outcomes) -> None:
+        """Create topics that this broker needs; the arguments are those of `create`.
+
+        A topic that another broker has created meanwhile counts as created.
         """
-        if not self._host.config.auto_create_topics_enable:
-            then({})
-            return
-        asked = [self._on_demand(name) for name in dict.fromkeys(names)]
 
         def created(outcomes: list[Refusal | None]) -> None:
-            errors: dict[str, int] = {}
-            for new, refusal in zip(asked, map(self._unless_shared, outcomes), strict=True):
-                if refusal is None and new.name in INTERNAL_TOPICS:
-                    self._control.warn_of_few_replicas(INTERNAL_TOPICS[new.name])
-                if refusal is not None:
-                    errors[new.name] = refusal.error
-                elif self._control.shared:
-                    errors[new.name] = KafkaErrorCode.LEADER_NOT_AVAILABLE
-            then(errors)
+            then([self._unless_shared(refusal) for refusal in outcomes])
 
-        self._create_all(self._control.broker_request(), asked, False, created)
+        self._create_all(self.control.broker_request(), asked, False, created)
 
     def create_internal(self, topic: InternalTopic, then: ChangeCompletion) -> None:
         """Create an internal topic with the settings of its coordinator; `then` receives None or the refusal."""
@@ -142,21 +135,21 @@ class TopicManager:
         def created(outcomes: list[Refusal | None]) -> None:
             if outcomes[0] is None:
                 LOGGER.info("created internal topic %s", topic.name)
-                self._control.warn_of_few_replicas(topic)
+                self.control.warn_of_few_replicas(topic)
             then(self._unless_shared(outcomes[0]))
 
-        self._create_all(self._control.broker_request(), [self._internal(topic)], False, created)
+        self._create_all(self.control.broker_request(), [self.internal_topic(topic)], False, created)
 
     def delete(self, names: list[str], then: Outcomes, timeout_ms: int = REQUEST_MS) -> None:
         """Delete topics; `then` receives one result for each, None if it was deleted. For `timeout_ms` see `create`."""
-        self._begin(self._control.admit(timeout_ms), names, [partial(self._delete, name) for name in names], then)
+        self._begin(self.control.admit(timeout_ms), names, [partial(self._delete, name) for name in names], then)
 
     def grow(
         self, asked: list[NewPartitions], *, validate_only: bool, then: Outcomes, timeout_ms: int = REQUEST_MS
     ) -> None:
         """Add partitions; the arguments are those of `create`."""
         names, changes = [more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked]
-        self._begin(self._control.admit(timeout_ms), names, changes, then, map(self._added, asked))
+        self._begin(self.control.admit(timeout_ms), names, changes, then, map(self._added, asked))
 
     def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: ChangeCompletion) -> None:
         """Change the configs of a topic; they apply once they are durable.
@@ -178,17 +171,12 @@ class TopicManager:
     def _unless_shared(self, refusal: Refusal | None) -> Refusal | None:
         """The refusal of a topic that this broker needs: none, if another broker has created it."""
         exists = refusal is not None and refusal.error == KafkaErrorCode.TOPIC_ALREADY_EXISTS
-        return None if exists and self._control.shared else refusal
+        return None if exists and self.control.shared else refusal
 
-    def _on_demand(self, name: str) -> NewTopic:
-        internal = INTERNAL_TOPICS.get(name)
-        if internal is not None:
-            return self._internal(internal)
-        return NewTopic(name, self._host.config.topic_partition_count_map.get(name))
-
-    def _internal(self, topic: InternalTopic) -> NewTopic:
+    def internal_topic(self, topic: InternalTopic) -> NewTopic:
+        """The request for an internal topic, with the settings of its coordinator."""
         config = self._host.config
-        factor = self._control.internal_factor(topic)
+        factor = self.control.internal_factor(topic)
         return NewTopic(topic.name, topic.partitions(config), factor, configs=topic.configs(config))
 
     def _wanted(self, new: NewTopic) -> int:
@@ -222,7 +210,7 @@ class TopicManager:
         if isinstance(request, Refusal):
             then([request] * len(names))
             return
-        run = partial(self._control.run, request)
+        run = partial(self.control.run, request)
         steps = self._beginnings(
             names, [partial(run, partial(change, request)) for change in changes], FanIn(len(names), then)
         )
@@ -270,7 +258,7 @@ class TopicManager:
                 complete(refusal_of(written.error))
             else:
                 image = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(written.texts))
-                applying_later(partial(self._control.configs_changed, image), complete)(0)
+                applying_later(partial(self.control.configs_changed, image), complete)(0)
 
         self._store.change_topic_configs(name, change, changed, validate_only=validate_only)
 
@@ -280,10 +268,10 @@ class TopicManager:
         if is_internal(name):
             raise RefusedError(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
         topic = self._existing(name)
-        self._store.delete_topic(topic, applying_later(partial(self._control.topic_gone, request, name), complete))
+        self._store.delete_topic(topic, applying_later(partial(self.control.topic_gone, request, name), complete))
 
     def _changed(self, request: ChangeRequest, topic: TopicImage, complete: ChangeCompletion) -> Callable[[int], None]:
-        return applying_later(partial(self._control.topic_changed, request, topic), complete)
+        return applying_later(partial(self.control.topic_changed, request, topic), complete)
 
     # Validation.
 

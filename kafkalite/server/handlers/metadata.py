@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 
 from kafkalite.cluster.metadata.image import UNASSIGNED_ID, ClusterImage, TopicImage
+from kafkalite.cluster.topics.auto_creation import create_on_demand, is_allowed
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.requests.authorized_operations import cluster_operations, topic_operations
@@ -50,8 +51,8 @@ def create_and_describe(call: TopicCall, request: MetadataRequest) -> None:
 
 def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, None, list[str] | None]:
     """Return the topics to create; None if the request is rejected."""
-    may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
-    may_create = may_create and call.context.config.auto_create_topics_enable
+    requested = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
+    may_create = is_allowed(call.context.config, requested=requested)
     ids_refused = call.version < TOPIC_ID_SINCE
     missing = []
     if call.authorization is not None:
@@ -96,7 +97,8 @@ def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str]
         call.answer(refuse(request))
     elif missing:
         call.admit_mutations(missing, lambda _name: call.context.config.num_partitions, None)  # all are
-        call.context.topics.create_on_demand(missing, call.guard(partial(answer_created, call, request, missing)))
+        created = call.guard(partial(answer_created, call, request, missing))
+        create_on_demand(call.context.topics, call.context.config, missing, created)
     else:
         answer(call, request, {})
 

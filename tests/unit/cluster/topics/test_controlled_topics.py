@@ -12,6 +12,7 @@ from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.metadata.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
 from kafkalite.cluster.sessions.current_session import CurrentSession
+from kafkalite.cluster.topics.auto_creation import create_on_demand
 from kafkalite.cluster.topics.controlled_topics import NOT_CONTROLLER, TIMED_OUT, ControlledTopics
 from kafkalite.cluster.topics.internal_topics import OFFSETS
 from kafkalite.cluster.topics.manager import NewPartitions, NewTopic, TopicManager
@@ -217,13 +218,10 @@ def test_topics_on_demand_have_no_leader_yet() -> None:
     broker = Broker()
     broker.active = False
     errors: list[dict[str, int]] = []
-    broker.topics.create_on_demand(["a", "a", "b"], errors.append)
-    broker.topics.create_on_demand(["a"], errors.append)
+    create_on_demand(broker.topics, broker.config, ["a", "a", "b"], errors.append)
+    create_on_demand(broker.topics, broker.config, ["a"], errors.append)
     none = KafkaErrorCode.LEADER_NOT_AVAILABLE
     assert errors == [{"a": none, "b": none}, {"a": none}], "also if another broker was faster"
-    off = Broker(auto_create_topics_enable="false")
-    off.topics.create_on_demand(["a"], errors.append)
-    assert errors[-1] == {} and not off.service.exists(znodes.topic_path("a"))
 
 
 def test_configs_are_changed_from_those_in_the_tree() -> None:

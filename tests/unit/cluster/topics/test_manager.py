@@ -10,6 +10,7 @@ from kafkalite.cluster.changes import Refusal
 from kafkalite.cluster.configs.writes import ConfigChange, Texts, Written
 from kafkalite.cluster.metadata.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.metadata.live_brokers import BrokerImage, LiveBrokers
+from kafkalite.cluster.topics.auto_creation import create_on_demand, is_allowed
 from kafkalite.cluster.topics.control import OwnTopics
 from kafkalite.cluster.topics.manager import NewPartitions, NewTopic, TopicManager
 from kafkalite.config.broker import BrokerConfig
@@ -259,11 +260,10 @@ def test_a_topic_created_again_has_another_id(cluster: Cluster) -> None:
 
 def test_creation_on_demand_follows_the_setting() -> None:
     received: list[dict[str, int]] = []
-    refusing = Cluster({"auto.create.topics.enable": "false"})
-    refusing.topics.create_on_demand(["t"], received.append)
-    assert received == [{}] and not refusing.image.topics
-    creating = Cluster()
-    creating.topics.create_on_demand(["t", "t", "u"], received.append)
+    refusing, creating = Cluster({"auto.create.topics.enable": "false"}), Cluster()
+    assert not is_allowed(refusing.config, requested=True)
+    assert [is_allowed(creating.config, requested=each) for each in (True, False)] == [True, False]
+    create_on_demand(creating.topics, creating.config, ["t", "t", "u"], received.append)
     creating.store.finish(), creating.store.finish()
     assert received[-1] == {} and set(creating.image.topics) == {"t", "u"}
 
