@@ -14,11 +14,11 @@ from kafkalite.net.certificates import validities
 from kafkalite.net.sasl.oauthbearer import OAuthBearerServer, TokenRejection
 from kafkalite.net.sasl.plain import PlainServer
 from kafkalite.net.sasl.scram import ScramClient, ScramServer, make_credential
-from kafkalite.net.sasl.server import Answer, SaslServer
 from kafkalite.net.sasl.steps import Authenticated, Job
 from kafkalite.net.sasl.token_keys import parse_keys
 from kafkalite.net.sasl.token_validation import TokenValidator
 from kafkalite.net.sasl.tokens import check_token, expiry_of
+from kafkalite.server.authentication.exchange import Answer, SaslServer
 from tests.kit.certificates import Authority
 from tests.kit.seeds import chosen_seed
 from tests.kit.tokens import USER, Issuer, claims

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalite._speedups.codec import read_request_header
-from kafkalite.net.sasl.server import Answer, SaslServer
 from kafkalite.net.sasl.steps import Job, ServerMechanism
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalite.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkalite.server.authentication.exchange import Answer, SaslServer
 from tests.kit.scripted_broker import Connection, ScriptedBroker, ScriptedCall
 
 SASL_KEYS = (SaslHandshakeRequest.api_key, SaslAuthenticateRequest.api_key)
@@ -54,7 +54,7 @@ class ScriptedSaslBroker(ScriptedBroker):
         found = self._sessions.get(connection)
         if found is None:
             now = asyncio.get_running_loop().time
-            found = self._sessions[connection] = SaslServer(self.mechanisms, now, self.reauthenticate_s)
+            found = self._sessions[connection] = SaslServer(self.mechanisms, now)
         return found
 
     def forget_sessions(self) -> None:
@@ -62,7 +62,7 @@ class ScriptedSaslBroker(ScriptedBroker):
         now = asyncio.get_running_loop().time
         for connection, session in self._sessions.items():
             name, expires_at = session.name, session.expires_at
-            renewed = self._sessions[connection] = SaslServer(self.mechanisms, now, self.reauthenticate_s)
+            renewed = self._sessions[connection] = SaslServer(self.mechanisms, now)
             renewed.name, renewed.expires_at = name, expires_at
 
     def serve_frame(self, connection: Connection, frame: bytes) -> None:
@@ -71,7 +71,7 @@ class ScriptedSaslBroker(ScriptedBroker):
             key == SaslAuthenticateRequest.api_key
             if session.authenticating
             else key in (*SASL_KEYS, ApiVersionsRequest.api_key)
-            or (session.name is not None and not session.session_expired)
+            or (session.name is not None and not has_expired(session))
         )
         if session.failed or not allowed:
             self.forbidden.append(key)
@@ -91,4 +91,19 @@ class ScriptedSaslBroker(ScriptedBroker):
         assert isinstance(answer, Answer)
         if not session.failed and not session.authenticating:
             self.authenticated.append(session.name)
+            answer = self._limited(session, answer)
         return SaslAuthenticateResponse(**answer._asdict())
+
+    def _limited(self, session: SaslServer, answer: Answer) -> Answer:
+        """End the session after `reauthenticate_s`, if the credential does not expire before."""
+        if self.reauthenticate_s is None:
+            return answer
+        limit_ms = int(self.reauthenticate_s * 1000)
+        lifetime_ms = min(answer.session_lifetime_ms or limit_ms, limit_ms)
+        session.expires_at = asyncio.get_running_loop().time() + lifetime_ms / 1000
+        return answer._replace(session_lifetime_ms=lifetime_ms)
+
+
+def has_expired(session: SaslServer) -> bool:
+    """Whether a session has ended: only a handshake is served then."""
+    return session.expires_at is not None and asyncio.get_running_loop().time() >= session.expires_at

@@ -3,7 +3,7 @@
 An authentication is a generator of its *steps*. A client yields the bytes that it sends and receives the broker's
 answer; a broker yields its answer and receives the next bytes of the client. Either may yield a `Job` instead, a
 function that takes long and runs outside the event loop; it receives the result. A generator that is refused by, or
-refuses, the other side raises `AuthenticationError`.
+refuses, the other side raises `AuthenticationError`. The broker runs the steps in `server/authentication/exchange`.
 
 Sources: RFC 4422; SaslClientAuthenticator.java and SaslServerAuthenticator.java of Apache Kafka 4.3.
 """

@@ -4,9 +4,10 @@
    without a Kafka header for a handshake of version 0. Any other request closes the connection without a response.
 2. A failure is answered after `connection.failed.authentication.delay.ms`, then the connection is closed. Meanwhile
    nothing is received, and only the small response is kept. All reasons have the same text; the log has the reason.
-3. Principal and mechanism of a connection never change: later logins must be of the same user with the same mechanism.
-4. After the end of a session only SaslHandshake is served. Times are monotonic: steps of the clock move no session.
-5. Hashes and signatures are computed by jobs; no request of the connection is served meanwhile.
+3. After the end of a session only SaslHandshake is served. Times are monotonic: steps of the clock move no session.
+4. Hashes and signatures are computed by jobs; no request of the connection is served meanwhile.
+
+`exchange` applies the messages of the mechanism, and rejects a change of user or mechanism.
 """
 
 import logging
@@ -19,9 +20,9 @@ from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.clock import Clock, Offload, Outcome, Timer
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Principal
-from kafkalite.net.sasl.server import Answer, SaslServer
 from kafkalite.net.sasl.steps import Job, ServerMechanism
 from kafkalite.rate_limited_log import RateLimitedLog
+from kafkalite.server.authentication.exchange import Answer, SaslServer
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 LOGGER = logging.getLogger("kafkalite.authentication")

@@ -4,8 +4,8 @@ A connection that is not in a login gets ILLEGAL_SASL_STATE.
 """
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.net.sasl.server import Answer
 from kafkalite.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkalite.server.authentication.exchange import Answer
 from kafkalite.server.requests.call import PlainCall
 
 AFTER_LOGIN = "SaslAuthenticate request received after successful authentication"

@@ -19,9 +19,9 @@ from kafkalite.net.sasl.scram import (
     make_credential,
 )
 from kafkalite.net.sasl.scram_messages import SCRAM_BYTES_MAX, parse_client_first, parse_server_first
-from kafkalite.net.sasl.server import Answer, SaslServer
 from kafkalite.net.sasl.steps import MESSAGE_BYTES_MAX, Authenticated, Job
 from kafkalite.net.sasl.tokens import OAuthToken, check_token, expiry_of
+from kafkalite.server.authentication.exchange import Answer, SaslServer
 
 NOW = 1_700_000_000.0
 SALT = b"0123456789abcdef"
@@ -63,8 +63,8 @@ def authenticate(server, client, change=lambda number, message: message):
             return answer
 
 
-def server_of(*mechanisms, reauthenticate_s=None, now=lambda: NOW):
-    return SaslServer(mechanisms, now, reauthenticate_s)
+def server_of(*mechanisms):
+    return SaslServer(mechanisms, lambda: NOW)
 
 
 def scram_server(name="SCRAM-SHA-256", users=("alice",), password="secret"):
@@ -418,20 +418,14 @@ def test_secrets_are_in_no_text():
 # the session of a connection
 
 
-def plain_server(**options):
-    return server_of(PlainServer(lambda user, password: password == "secret"), **options)
+def plain_server():
+    return server_of(PlainServer(lambda user, password: password == "secret"))
 
 
-def test_session_ends_and_is_renewed_by_the_same_user_only():
-    times = [NOW]
-    server = plain_server(reauthenticate_s=10.0, now=lambda: times[0])
-    assert authenticate(server, PlainClient("alice", "secret")).session_lifetime_ms == 10_000
-    times[0] += 9.0
-    assert not server.session_expired
-    times[0] += 1.0
-    assert server.session_expired
-    assert authenticate(server, PlainClient("alice", "secret")).session_lifetime_ms == 10_000
-    assert not server.session_expired
+def test_session_is_renewed_by_the_same_user_only():
+    server = plain_server()
+    for _ in range(2):
+        assert authenticate(server, PlainClient("alice", "secret")).error_code == 0
     answer = authenticate(server, PlainClient("bob", "secret"))
     assert "the principal of a connection cannot change" in answer.error_message and server.failed
 
@@ -442,10 +436,10 @@ def test_session_does_not_outlive_its_credential():
 
     def server(expires_at):
         validate = lambda token, extensions: Authenticated("alice", expires_at=expires_at)  # noqa: E731
-        return server_of(OAuthBearerServer(validate), reauthenticate_s=60.0)
+        return server_of(OAuthBearerServer(validate))
 
     assert authenticate(server(NOW + 5), OAuthBearerClient(token)).session_lifetime_ms == 5_000
-    assert authenticate(server(NOW + 90), OAuthBearerClient(token)).session_lifetime_ms == 60_000
+    assert authenticate(server(None), OAuthBearerClient(token)).session_lifetime_ms == 0, "it does not end"
     assert "has expired" in authenticate(server(NOW - 1), OAuthBearerClient(token)).error_message
 
 

@@ -1,4 +1,6 @@
-"""The authentication of one connection on the broker's side: handshake, messages, sessions that end (KIP-152, KIP-368).
+"""The authentication of one connection on the broker's side: handshake and messages (KIP-152, KIP-368), without I/O.
+
+`login` receives the requests, runs the jobs and ends the sessions; the mechanisms are in `net/sasl`.
 
 Invariants:
 1. Principal and mechanism of a connection never change: later authentications must be of the same user, with the same
@@ -29,35 +31,23 @@ class SaslServer:
     Arguments:
         mechanisms: those of the listener.
         now: the time in seconds of the epoch.
-        reauthenticate_s: longest session, in seconds (`connections.max.reauth.ms`); None = unlimited.
 
     Attributes:
         name: of the user; None = not authenticated.
-        expires_at: end of the session in seconds of the epoch; None = it does not end.
+        expires_at: end of the credential's validity in seconds of the epoch; None = it does not end.
         by_token: whether the last authentication was that of a delegation token.
         failed: an authentication has failed; the connection must be closed.
     """
 
-    def __init__(
-        self,
-        mechanisms: Iterable[ServerMechanism],
-        now: Callable[[], float],
-        reauthenticate_s: float | None = None,
-    ) -> None:
+    def __init__(self, mechanisms: Iterable[ServerMechanism], now: Callable[[], float]) -> None:
         self.name: str | None = None
         self.expires_at: float | None = None
         self.failed = self.by_token = False
         self._mechanisms = {each.name: each for each in mechanisms}
         self._now = now
-        self._reauthenticate_s = reauthenticate_s
         self._selected: ServerMechanism | None = None
         self._mechanism: str | None = None  # of the first authentication
         self._steps: ServerSteps | None = None
-
-    @property
-    def session_expired(self) -> bool:
-        """Whether a request other than SaslHandshake must end the connection."""
-        return self.expires_at is not None and self._now() >= self.expires_at
 
     @property
     def authenticating(self) -> bool:
@@ -114,17 +104,13 @@ class SaslServer:
     def _accept(self, authenticated: Authenticated) -> Answer:
         if self.name not in (None, authenticated.name):
             return self._reject("the principal of a connection cannot change")
-        now = self._now()
-        ends = [] if authenticated.expires_at is None else [authenticated.expires_at]
-        if self._reauthenticate_s is not None:
-            ends.append(now + self._reauthenticate_s)
-        if min(ends, default=now + 1) <= now:
+        now, expires_at = self._now(), authenticated.expires_at
+        if expires_at is not None and expires_at <= now:
             return self._reject("the credential has expired")
         self._mechanism = None if self._selected is None else self._selected.name
         self.name, self._selected, self._steps = authenticated.name, None, None
-        self.expires_at = min(ends, default=None)
-        self.by_token = authenticated.by_token
-        lifetime_ms = 0 if self.expires_at is None else max(1, int((self.expires_at - now) * 1000))
+        self.expires_at, self.by_token = expires_at, authenticated.by_token
+        lifetime_ms = 0 if expires_at is None else max(1, int((expires_at - now) * 1000))
         return Answer(auth_bytes=authenticated.answer, session_lifetime_ms=lifetime_ms)
 
     def _reject(self, reason: str) -> Answer:
