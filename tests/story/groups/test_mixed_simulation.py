@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.groups.classic import commands, generation, groups, rebalance, static_members
+from kafkalite.state.groups.classic import commands, generation, groups, rebalance
 from kafkalite.state.groups.classic.commit_validation import ClassicCommitValidation
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.states import ClassicEvent
@@ -132,10 +132,10 @@ def skip_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replacement of a static member is not stored."""
 
     def replace(group: Any, step: Any) -> None:
-        static_members.return_generation_to_static_member(group, step)
+        generation.return_generation_to_static_member(group, step)
         step.effects.records.clear()
 
-    replace_action(monkeypatch, CLASSIC_ROWS, static_members.return_generation_to_static_member, replace)
+    replace_action(monkeypatch, CLASSIC_ROWS, generation.return_generation_to_static_member, replace)
 
 
 @pytest.mark.parametrize(

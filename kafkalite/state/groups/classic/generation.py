@@ -59,3 +59,18 @@ def joined_response(group: ClassicGroup, member: ClassicMember, *, include_membe
         group.members.leader or "",
         members=tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(protocol)) for m in included),
     )
+
+
+def return_generation_to_static_member(group: ClassicGroup, command: ClassicCommand) -> None:
+    """A restarted static member keeps its partitions without a rebalance (KIP-345, KIP-814)."""
+    member = command.member
+    assert member is not None
+    join = group.members.take_delayed_join(member)
+    command.effects.records.append(group.metadata_record())
+    is_leader = member.member_id == group.members.leader
+    response = joined_response(group, member, include_members=command.can_skip_assignment)
+    if command.can_skip_assignment:
+        response = response._replace(skip_assignment=is_leader)
+    elif is_leader:  # an old client that finds itself to be the leader would assign
+        response = response._replace(leader=command.replaced_id)
+    command.effects.answer(join, response)

@@ -7,7 +7,6 @@ from kafkalite.state.groups.classic.members import ClassicMember
 from kafkalite.state.groups.classic.rebalance import update_member
 from kafkalite.state.groups.classic.requests import Join, Joined, fresh_member_id
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
-from kafkalite.state.groups.classic.static_members import replace_static_member
 
 
 def join(group: ClassicGroup, request: Join, token: Token, now: Now) -> Effects:
@@ -87,3 +86,25 @@ def _rejoin(group: ClassicGroup, request: Join, command: ClassicCommand) -> None
         return
     update_member(group, member, request, command)
     group.transition(ClassicEvent.MEMBER_REJOINED, command)
+
+
+def replace_static_member(
+    group: ClassicGroup, old_id: str, new_id: str, request: Join, command: ClassicCommand
+) -> None:
+    """A static member has restarted: it joins under a new member id, and the former one is fenced.
+
+    Arguments:
+        group: it has the instance id.
+        old_id, new_id: the former member id, and the one of this join.
+        request: the join.
+        command: its effects.
+    """
+    command.replaced_id = old_id
+    group.fail_delayed_requests(group.members.all[old_id], KafkaErrorCode.FENCED_INSTANCE_ID, old_id, command)
+    command.effects.cancel_timer(group.session_timer(old_id))
+    member = command.member = group.members.replace(old_id, new_id)
+    member.is_new = False
+    update_member(group, member, request, command)
+    group.keep_alive(member, command)
+    changed = group.state is ClassicState.STABLE and group.members.chosen_protocol() != group.protocol
+    group.transition(ClassicEvent.PROTOCOL_CHANGED if changed else ClassicEvent.STATIC_REPLACED, command)

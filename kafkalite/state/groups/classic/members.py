@@ -1,6 +1,6 @@
 """The members of a classic group: their leader, their delayed requests and the protocols that they support.
 
-It rejects the requests of a fenced static member: another member has its group.instance.id (KIP-345).
+`static_members` has the rules of static members, among them which requests of them are fenced.
 
 Rules: `delayed_joins` counts the members with a delayed join; `votes` those that support each protocol; the
 leader is a member; an instance id belongs to one member. Source: ClassicGroup.java and ClassicGroupMember.java.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.classic.requests import Join, Protocols, distinct_protocols
+from kafkalite.state.groups.classic.static_members import fencing_error
 from kafkalite.state.groups.member_memory import MEMBER_BYTES, MachineMemory
 from kafkalite.state.groups.records import ClassicMemberRecord
 from kafkalite.state.groups.sessions import MemberSession
@@ -268,12 +269,8 @@ class ClassicMembers:
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> int:
         """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or 0: the sender of a request is a member."""
-        if group_instance_id is not None:
-            current = self.static.get(group_instance_id)
-            if current is None:
-                return KafkaErrorCode.UNKNOWN_MEMBER_ID
-            if current != member_id:
-                return KafkaErrorCode.FENCED_INSTANCE_ID
+        if error := fencing_error(self.static, group_instance_id, member_id):
+            return error
         return KafkaErrorCode.NONE if member_id in self.all else KafkaErrorCode.UNKNOWN_MEMBER_ID
 
     def support_any(self, protocols: Protocols) -> bool:

@@ -12,6 +12,8 @@ from kafkalite.state.groups.classic.requests import ErrorOnly, Join, Joined, Syn
 from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.records import CLASSIC, GroupDeleted
 
+STATIC_WAIT_MIN_MS = 1_000
+
 
 def do_nothing(group: ClassicGroup, command: ClassicCommand) -> None:
     """The event has no effect."""
@@ -37,6 +39,12 @@ def start_rebalance(group: ClassicGroup, command: ClassicCommand) -> ClassicEven
         return complete_joins(group, command)
     command.effects.set_timer(group.join_timer(), command.now.ms + group.members.rebalance_timeout_ms())
     return None
+
+
+def wait_for_static_members(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Wait until a member joins or the sessions expire; a minimum keeps a rebalance timeout of 0 from spinning."""
+    wait_ms = max(STATIC_WAIT_MIN_MS, group.members.rebalance_timeout_ms())
+    command.effects.set_timer(group.join_timer(), command.now.ms + wait_ms)
 
 
 def restart_rebalance(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent | None:

@@ -4,7 +4,7 @@ docs/groups.md shows it. Requests are validated before they become events: a mis
 Source: GroupMetadataManager.java and ClassicGroupState.java of Apache Kafka.
 """
 
-from kafkalite.state.groups.classic import generation, rebalance, static_members
+from kafkalite.state.groups.classic import generation, rebalance
 from kafkalite.state.groups.classic.group import ClassicTransition
 from kafkalite.state.groups.classic.states import ClassicEvent as Event
 from kafkalite.state.groups.classic.states import ClassicState as State
@@ -26,7 +26,7 @@ TRANSITIONS: dict[tuple[State, Event], ClassicTransition] = {
     (PREPARING, Event.MEMBERS_JOINED_IN_DELAY): Row(PREPARING, rebalance.extend_initial_delay),
     (PREPARING, Event.REBALANCE_TIMEOUT): Row(PREPARING, rebalance.complete_joins),
     (PREPARING, Event.ALL_JOINED): Row(COMPLETING, generation.begin_generation),
-    (PREPARING, Event.NONE_JOINED): Row(PREPARING, static_members.wait_for_static_members),
+    (PREPARING, Event.NONE_JOINED): Row(PREPARING, rebalance.wait_for_static_members),
     (PREPARING, Event.NO_MEMBERS): Row(EMPTY, generation.store_empty_group),
     (PREPARING, Event.LEADER_SYNCED): Row(PREPARING, rebalance.reject_sync),
     (PREPARING, Event.MEMBER_SYNCED): Row(PREPARING, rebalance.reject_sync),
@@ -47,7 +47,7 @@ TRANSITIONS: dict[tuple[State, Event], ClassicTransition] = {
     (STABLE, Event.MEMBER_ADDED): Row(PREPARING, rebalance.start_rebalance),
     (STABLE, Event.MEMBER_REJOINED): Row(PREPARING, rebalance.start_rebalance),
     (STABLE, Event.MEMBER_UNCHANGED): Row(STABLE, generation.return_generation),
-    (STABLE, Event.STATIC_REPLACED): Row(STABLE, static_members.return_generation_to_static_member),
+    (STABLE, Event.STATIC_REPLACED): Row(STABLE, generation.return_generation_to_static_member),
     (STABLE, Event.PROTOCOL_CHANGED): Row(PREPARING, rebalance.start_rebalance),
     (STABLE, Event.MEMBERS_LEFT): Row(PREPARING, rebalance.start_rebalance),
     (STABLE, Event.SESSION_EXPIRED): Row(PREPARING, rebalance.start_rebalance),
