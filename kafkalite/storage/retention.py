@@ -6,6 +6,8 @@
 3. Without "delete" in cleanup.policy, only segments below the log start are deleted.
 4. While a config that decides about deletion cannot be read, nothing is deleted.
 
+A policy of the application may delete further segments: `user_retention_policy`.
+
 Sources: UnifiedLog.deleteOldSegments, LocalLog.deleteSegmentFiles.
 """
 

@@ -1,6 +1,6 @@
 """Divides offset ranges into the splits of Spark's tasks, by bytes; and limits micro-batches.
 
-`stream` chooses the offsets of a micro-batch.
+`stream_reader` chooses the offsets of a micro-batch.
 
 Pure and deterministic: no clock, no randomness; the order of arguments has no effect. Invariants:
 1. Each offset of the ranges is in exactly one split; no split is empty.

@@ -1,7 +1,8 @@
 """The client half of a ZooKeeper session without I/O: calls in, bytes out; bytes in, outcomes out.
 
 `SessionCore` knows no socket, clock or event loop. Its driver calls `connected`, `received` and `disconnected`, writes
-`take_outgoing()`, and closes the connection once `state` is ENDED.
+`take_outgoing()`, and closes the connection once `state` is ENDED. The driver is `connection`: it decides about pings,
+time limits, attempts to connect and back-off.
 
 Invariants:
 1. Each call ends once, with `then(outcome)`. Outcomes, events and changes of the state are delivered in one order, that

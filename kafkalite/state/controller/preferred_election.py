@@ -40,4 +40,6 @@ def preferred_state(state: LeaderAndIsr, preferred: int, controller_epoch: int) 
     """The state after `state`, in the term `controller_epoch`, in which `preferred` leads: the first replica, which is
     online and in sync (KIP-183).
     """
-    return state_in_next_epoch(state, preferred, state.isr, controller_epoch, state.eligible)
+    return state_in_next_epoch(
+        state, preferred, state.isr, controller_epoch, state.eligible, recovering=state.recovering
+    )

@@ -87,8 +87,10 @@ def unclean_state(
     for leader in candidates:
         if leader in state.eligible:
             eligible = eligible_replicas(state, (leader,), minimum)
-            return state_in_next_epoch(state, leader, (leader,), controller_epoch, eligible)
+            return state_in_next_epoch(
+                state, leader, (leader,), controller_epoch, eligible, recovering=state.recovering
+            )
     if not candidates:
         return None
     leader = candidates[0]
-    return LeaderAndIsr(leader, state.leader_epoch + 1, (leader,), controller_epoch, recovering=True)
+    return state_in_next_epoch(state, leader, (leader,), controller_epoch, (), recovering=True)

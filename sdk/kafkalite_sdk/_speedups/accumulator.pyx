@@ -10,6 +10,8 @@ Invariants:
 5. `incomplete` has each batch from its first record to its outcome, also of partitions that no longer exist; expiry,
    flush, abort and close walk it (IncompleteBatches.java).
 6. `send` and `drain` reject another event loop or thread, a forked process and a closed producer.
+7. An open batch closes when the next record of its partition does not fit (`put`), when it is old enough to be sent
+   (`close_batches`), when it expires, at abort and close (`queues_of_incomplete`), and when its partition is removed.
 """
 
 cimport cython

@@ -1,4 +1,4 @@
-"""The callbacks of an application for changes of its assignment."""
+"""The callbacks of an application for changes of its assignment; `assignment_changes` decides when they are called."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection

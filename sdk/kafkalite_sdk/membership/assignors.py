@@ -1,5 +1,7 @@
 """Assignors of the classic protocol, which the leader of a group runs: built-in ones and those of other packages.
 
+The algorithms of the built-in ones are in `kafkalite.state.groups.assignors`, which brokers use for consumer groups.
+
 Pure. `range`, `roundrobin` and `sticky` are eager: all partitions are revoked before a rebalance. With
 `cooperative-sticky` members keep their partitions during a rebalance, and a partition is assigned to its new owner one
 rebalance after its old owner has revoked it (KIP-429). A package offers an assignor by the entry point group

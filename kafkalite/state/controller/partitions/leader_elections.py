@@ -70,7 +70,7 @@ def next_state(
     eligible = eligible_replicas(state, isr, minimum, lossy if leader == NO_LEADER else {*lossy, *failed})
     if (leader, isr, eligible) == (state.leader, state.isr, state.eligible) and leader not in restarted:
         return None
-    return state_in_next_epoch(state, leader, isr, controller_epoch, eligible)
+    return state_in_next_epoch(state, leader, isr, controller_epoch, eligible, recovering=state.recovering)
 
 
 def _kept_members(state: LeaderAndIsr, lossy: Collection[int]) -> Replicas:
@@ -84,7 +84,7 @@ def _kept_members(state: LeaderAndIsr, lossy: Collection[int]) -> Replicas:
 
 
 def state_in_next_epoch(
-    state: LeaderAndIsr, leader: int, isr: Replicas, controller_epoch: int, eligible: Replicas
+    state: LeaderAndIsr, leader: int, isr: Replicas, controller_epoch: int, eligible: Replicas, *, recovering: bool
 ) -> LeaderAndIsr:
     """The state of the next leader epoch; the registrations are added when it is written.
 
@@ -92,8 +92,9 @@ def state_in_next_epoch(
         state: the current state.
         leader, isr, eligible: of the new state.
         controller_epoch: for the new state.
+        recovering: whether the leader of the new state was elected from outside the ISR and has not recovered yet.
     """
-    return LeaderAndIsr(leader, state.leader_epoch + 1, isr, controller_epoch, state.recovering, eligible=eligible)
+    return LeaderAndIsr(leader, state.leader_epoch + 1, isr, controller_epoch, recovering, eligible=eligible)
 
 
 def _first_leader(state: LeaderAndIsr, *groups: Sequence[int]) -> tuple[int, Sequence[int]]:
