@@ -28,6 +28,7 @@ from kafkalite.errors import EncodeError as EncodeError
 
 NEVER = 1 << 15
 UNTAGGED = -1
+SECRETS = frozenset({"auth_bytes", "hmac", "salted_password"})  # fields that no text may show
 
 
 class Wire(NamedTuple):
@@ -228,10 +229,13 @@ class StructMeta(type):
 
 
 class Struct(StructBase, metaclass=StructMeta):
-    """A group of fields in a message. Compared by value; it has no attributes but its fields."""
+    """A group of fields in a message. Compared by value; it has no attributes but its fields. `repr` hides secrets."""
 
     def __repr__(self) -> str:
-        values = (f"{each.name}={getattr(self, each.name)!r}" for each in type(self).__fields__)
+        values = (
+            f"{each.name}={'[hidden]' if each.name in SECRETS else repr(getattr(self, each.name))}"
+            for each in type(self).__fields__
+        )
         return f"{type(self).__qualname__}({', '.join(values)})"
 
 

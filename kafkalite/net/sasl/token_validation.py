@@ -2,7 +2,8 @@
 
 1. Only the algorithms in `ALGORITHMS` are accepted, whatever a token states: neither `none` nor an HMAC.
 2. A token must have a signature by a known key, and the claims exp, iat, iss, aud and a name.
-3. Reasons have no part of a token but the name of an algorithm, a key or a claim. Clients never receive them.
+3. A session ends with its token; that of a token which has just expired, with the permitted difference of the clocks.
+4. Reasons have no part of a token but the name of an algorithm, a key or a claim. Clients never receive them.
 
 Source: BrokerJwtValidator.java, ClaimValidationUtils.java of Apache Kafka 4.3. Deviation: issuer and audience are
 required, and the header cannot name a key by URL or contain one.
@@ -91,7 +92,8 @@ class TokenValidator:
         if not {*_texts(claims, "aud")}.intersection(settings.audiences):
             raise InvalidToken("the token has another audience: claim aud")
         _texts(claims, settings.scope_claim)
-        return Authenticated(_name(claims, settings.sub_claim), expires_at=expires_at)
+        ends_at = expires_at if now < expires_at else expires_at + settings.skew_s
+        return Authenticated(_name(claims, settings.sub_claim), expires_at=ends_at)
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float:

@@ -175,12 +175,17 @@ class RunningBroker(ABC):
                 await self.credentials.load(self.metadata)
             if self.tokens is not None:
                 (await await_outcome(self.tokens.load)).result()
-            for keys in self.token_keys.values():
-                await keys.load()
+            await self._load_token_keys()
             if creation_rates(self.config) or await self._has_quotas():
                 await self.quotas.load()
         except CoordinationError as error:
             raise StartError(f"ACLs, users, delegation tokens or quotas cannot be read: {error}") from error
+
+    async def _load_token_keys(self) -> None:
+        """Read the keys that verify tokens of OAUTHBEARER. Raises StartError."""
+        try:
+            for keys in self.token_keys.values():
+                await keys.load()
         except ValueError as error:
             raise StartError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from error
 

@@ -51,6 +51,8 @@ def settings(mechanism: str, jaas: str, **more: str) -> dict[str, Any]:
         "sasl.enabled.mechanisms": mechanism,
         "sasl.mechanism.inter.broker.protocol": mechanism,
         f"{PREFIX}{mechanism.lower()}.sasl.jaas.config": jaas,
+        "password.encoder.secret": "the secret of the encoder",
+        "password.encoder.iterations": "1024",
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
         **more,
@@ -134,9 +136,9 @@ class World:
     def configure(self, broker_id: int, mechanism: str, jaas: str) -> None:
         """Change the login module of a running broker."""
         running = self.cluster.brokers[broker_id].running
-        running.config = BrokerConfig(
-            running.config.static, {}, {f"{PREFIX}{mechanism.lower()}.sasl.jaas.config": jaas}
-        )
+        key, passwords = f"{PREFIX}{mechanism.lower()}.sasl.jaas.config", running.config.passwords
+        assert passwords is not None
+        running.config = BrokerConfig(running.config.static, {}, {key: passwords.encode(key, jaas)})
 
 
 def simulate(directory: Path, settings: dict[str, Any], scenario: Callable[[World], Coroutine[Any, Any, None]],

@@ -169,8 +169,11 @@ def test_only_allowed_urls_are_read_cve_2025_27817(url: str) -> None:
 def test_references_of_requests_are_not_resolved_cve_2024_31141() -> None:
     """Kafka's config providers resolved `${file:...}` and `${env:...}` of clients, which showed them files."""
     text = "${env:HOME}${file:/etc/passwd:root}${dir:/etc:passwd}"
-    for name in ("listener.name.a.ssl.keystore.location", f"{PREFIX}sasl.jaas.config"):
-        assert parse_dynamic_values({name: text}) == {name: text}
+    location, jaas = "listener.name.a.ssl.keystore.location", f"{PREFIX}sasl.jaas.config"
+    assert parse_dynamic_values({location: text}) == {location: text}
+    passwords = BrokerConfig({"password.encoder.secret": "the secret of the encoder"}).passwords
+    assert passwords is not None
+    assert parse_dynamic_values({jaas: passwords.encode(jaas, text)}, passwords) == {jaas: text}
 
 
 def test_urls_cannot_be_set_by_requests_cve_2025_27817() -> None:

@@ -19,6 +19,7 @@ from tests.kit.tokens import AUDIENCE, ISSUER, USER, Issuer, claims, oauth_setti
 URL = "https://issuer.example/keys"
 EC, RSA, OTHER = Issuer(), Issuer(rsa=True), Issuer()
 NOW = claims()["iat"]
+SKEW_S = 30  # the default of sasl.oauthbearer.clock.skew.seconds
 
 
 def validator(issuer: Issuer = EC, **settings: str) -> TokenValidator:
@@ -43,7 +44,9 @@ def rejected(token: str, issuer: Issuer = EC) -> str:
 
 
 def test_signed_token_names_the_principal_and_the_end_of_the_session() -> None:
+    """A token that has expired within the permitted difference of the clocks still begins a session."""
     assert validator()(EC.token(exp=NOW + 60), {}) == Authenticated(USER, expires_at=NOW + 60)
+    assert validator()(EC.token(exp=NOW - 29), {}) == Authenticated(USER, expires_at=NOW - 29 + SKEW_S)
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS512"])
