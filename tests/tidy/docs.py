@@ -34,7 +34,8 @@ ZOOKEEPER = "zk1:2181"
 LEFT_OUT = {"make test", "make bench", "make compare", "make torture"}
 SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
 READY = "kafkalite ready on"
-CLIENTS = "acl|quota|user|topic|group|transaction|produce|consume|cluster|config"  # these connect to the broker of the block
+# These connect to the broker of the block.
+CLIENTS = "acl|quota|user|topic|group|transaction|produce|consume|cluster|config"
 TIMEOUT_S = 120
 OUTSIDE = "is outside the log of"  # what `group rewind` and `group reset` report of an offset that does not exist
 
