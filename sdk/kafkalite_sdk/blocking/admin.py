@@ -105,6 +105,13 @@ class Admin(BlockingClient[_LoopAdmin]):
         return Quotas(self._client.quotas, self._thread)
 
     @cached_property
+    def tokens(self) -> "admin_parts.Tokens":
+        """Create, renew, expire and describe delegation tokens."""
+        from kafkalite_sdk.blocking.admin_parts import Tokens
+
+        return Tokens(self._client.tokens, self._thread)
+
+    @cached_property
     def users(self) -> "admin_parts.Users":
         """Describe, set and delete the SCRAM credentials of users."""
         from kafkalite_sdk.blocking.admin_parts import Users

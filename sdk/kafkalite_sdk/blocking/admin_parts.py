@@ -8,6 +8,7 @@ from kafkalite_sdk.admin import (
     groups,
     partitions,
     quotas,
+    tokens,
     topics,
     transactions,
     users,
@@ -91,6 +92,15 @@ class Quotas(Part[quotas.Quotas]):
 
     describe = wait_for(quotas.Quotas.describe)
     alter = wait_for(quotas.Quotas.alter)
+
+
+class Tokens(Part[tokens.Tokens]):
+    """Create, renew, expire and describe delegation tokens."""
+
+    create = wait_for(tokens.Tokens.create)
+    renew = wait_for(tokens.Tokens.renew)
+    expire = wait_for(tokens.Tokens.expire)
+    describe = wait_for(tokens.Tokens.describe)
 
 
 class Users(Part[users.Users]):
