@@ -2,12 +2,15 @@
 
 1. Only public keys for signatures are used: RSA of at least 2,048 bits, EC and OKP. Symmetric keys are ignored, so no
    public key can ever verify an HMAC (RFC 8725, 2.1). The private part of a key is dropped.
-2. Sizes and times are bounded, and a redirect is refused: it would lead to a URL that is not allowed.
+2. Sizes are bounded, and so is the time of a whole download from its handshake on: a server that sends a byte at a time
+   does not extend it. A connection is tried for the same time at each address of the host.
+3. A redirect is refused: it would lead to a URL that is not allowed.
 
 The functions block: they run before the broker accepts connections, or as jobs. They need the package `joserfc`.
 """
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +99,22 @@ def _download(url: str) -> bytes:
         def redirect_request(self, *args: Any) -> None:
             return None
 
-    opener = build_opener(HTTPSHandler(context=ssl.create_default_context()), NoRedirect())
+    deadline = time.monotonic() + TIMEOUT_S
+
+    class BoundedSocket(ssl.SSLSocket):
+        """Makes the timeout of each operation the time that is left."""
+
+        def do_handshake(self, *args: Any) -> None:
+            self.settimeout(_left(deadline))
+            super().do_handshake(*args)
+
+        def recv_into(self, *args: Any) -> int:
+            self.settimeout(_left(deadline))
+            return super().recv_into(*args)
+
+    context = ssl.create_default_context()
+    context.sslsocket_class = BoundedSocket
+    opener = build_opener(HTTPSHandler(context=context), NoRedirect())
     try:
         with opener.open(Request(url, headers={"Accept": "application/json"}), timeout=TIMEOUT_S) as response:
             data: bytes = response.read(BYTES_MAX + 1)
@@ -108,3 +126,11 @@ def _download(url: str) -> bytes:
         raise ValueError(f"it cannot be read: {error.reason}") from None
     except HTTPException as error:
         raise ValueError(f"it cannot be read: {error!r}") from None
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until a deadline. Raises TimeoutError: it has passed."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(f"it was not read within {TIMEOUT_S:g} s")
+    return left
