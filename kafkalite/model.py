@@ -50,7 +50,8 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS = Principal("User", "ANONYMOUS")  # on a connection without authentication
+USER = "User"  # the type of the principals that log in
+ANONYMOUS = Principal(USER, "ANONYMOUS")  # on a connection without authentication
 
 
 class Endpoint(NamedTuple):

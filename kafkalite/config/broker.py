@@ -174,6 +174,7 @@ class BrokerConfig:
     delegation_token_max_lifetime_ms: int = from_row()
     delegation_token_expiry_time_ms: int = from_row()
     delegation_token_expiry_check_interval_ms: int = from_row()
+    kafkalite_delegation_token_max_per_owner: int = from_row()
     kafkalite_client_timeout_max_ms: int = from_row()
     num_partitions: int = from_row()
     default_replication_factor: int = from_row()

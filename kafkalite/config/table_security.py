@@ -122,6 +122,8 @@ SECURITY_KEYS = (
         "Lifetime of a delegation token between renewals, in ms.", low=1),
     Key("delegation.token.expiry.check.interval.ms", Type.LONG, 3_600_000,
         "Time between two removals of expired delegation tokens, in ms.", low=1),
+    Key("kafkalite.delegation.token.max.per.owner", Type.INT, 10_000,
+        "Maximum number of delegation tokens of one owner, in Kafka there is none.", low=1),
     Key(ENCODER_SECRET, Type.PASSWORD, None,
         "Secret that encrypts the passwords among the dynamic configs of the broker; unset: they are refused."),
     Key("password.encoder.old.secret", Type.PASSWORD, None,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.config.security import TlsSettings
-from kafkalite.model import ANONYMOUS, Principal
+from kafkalite.model import ANONYMOUS, USER, Principal
 from kafkalite.net.certificates import validity_error
 from kafkalite.net.cipher_suites import use_cipher_suites
 from kafkalite.net.distinguished_names import distinguished_name
@@ -83,7 +83,7 @@ class ServerTls:
         certificate = ssl_object.getpeercert(True)
         if not certificate:
             return ANONYMOUS
-        return Principal("User", self._built.mapper.name_of(distinguished_name(certificate)))
+        return Principal(USER, self._built.mapper.name_of(distinguished_name(certificate)))
 
     def refresh(self, settings: TlsSettings) -> Callable[[], BuiltTls | TlsFailure | None]:
         """Return a job that builds what has changed in settings and files; its result is for `apply`."""

@@ -12,7 +12,7 @@ MODULE_SUFFIXES = ("", ".py", ".pyx", ".pxd", ".pyi", "/__init__.py")
 NOT_HERE = re.compile(
     r"NAME|TYPE|://|^/|/x\.py$|^build/|^data\b|^orders\b|^\.|^AES/|^pytest-dev/|^config/server\.properties"
     r"|^kafkalite\.(authentication$|authorizers?$|complete|connections|journal|requests|session|socket|unconfirmed)"
-    r"|^kafkalite\.(coordination\.directory$|client\.|fetch\.|group\.|inter\.|retention\.|sasl[._]|zookeeper\.)"
+    r"|^kafkalite\.(coordination\.directory$|client\.|delegation\.|fetch\.|group\.|inter\.|retention\.|sasl[._]|zookeeper\.)"
 )
 
 

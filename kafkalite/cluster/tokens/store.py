@@ -5,6 +5,9 @@
    when they see the notification.
 3. The HMAC of a token is computed from its id with the secret key, which all brokers share. A token that cannot be read
    does not exist, and is logged.
+4. A token whose owner is not of the type User is no login: a login authenticates the name of a user.
+5. An owner has a limited number of tokens; expired ones count until they are removed. Each broker counts those that it
+   knows: several brokers that create tokens at the same moment may exceed it.
 
 Source: DelegationTokenManagerZk.scala, DelegationTokenCache.java of Apache Kafka 3.9.
 """
@@ -22,7 +25,9 @@ from kafkalite.cluster.tokens.nodes import Stored, read_all, read_token
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.znodes.fields import ZnodeError
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import USER, Principal
 from kafkalite.net.sasl.scram import TokenLogin
+from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.state.delegation_tokens import Change, Token, TokenTimes, remove_expired
 
 LOGGER = logging.getLogger("kafkalite.authentication")
@@ -45,13 +50,21 @@ class DelegationTokens:
         secret_key: `delegation.token.secret.key`.
         times: of new and renewed tokens.
         notify: whether other brokers are notified of changes.
+        owned_max: `kafkalite.delegation.token.max.per.owner`.
 
     Attributes:
         times: as above.
     """
 
     def __init__(
-        self, session: Coordination, clock: Clock, secret_key: str, times: TokenTimes, *, notify: bool
+        self,
+        session: Coordination,
+        clock: Clock,
+        secret_key: str,
+        times: TokenTimes,
+        *,
+        notify: bool,
+        owned_max: int,
     ) -> None:
         self.times = times
         self._session = session
@@ -60,6 +73,9 @@ class DelegationTokens:
         self._notify = notify
         self._tokens: dict[str, Token] = {}
         self._ids: dict[bytes, str] = {}  # by HMAC
+        self._owned: dict[Principal, set[str]] = {}  # the ids by owner, with those that are being created
+        self._owned_max = owned_max
+        self._refusals = RateLimitedLog(LOGGER, clock)
         self._reads = RepeatedReads("delegation tokens", clock)
 
     def __repr__(self) -> str:
@@ -105,16 +121,25 @@ class DelegationTokens:
             self._apply(token_id, token)
 
     def _apply(self, token_id: str, token: Stored) -> None:
+        former = self._tokens.get(token_id)
+        if former is not None:
+            self._disown(former)
         if isinstance(token, Token):
-            if token_id not in self._tokens:
+            if former is None:
                 self._ids[self.hmac_of(token)] = token_id
             self._tokens[token_id] = token
+            self._owned.setdefault(token.owner, set()).add(token_id)
             return
         if isinstance(token, ZnodeError):
             LOGGER.error("%s; the token is not accepted until the node is corrected or deleted", token)
-        former = self._tokens.pop(token_id, None)
         if former is not None:
-            del self._ids[self.hmac_of(former)]
+            del self._tokens[token_id], self._ids[self.hmac_of(former)]
+
+    def _disown(self, token: Token) -> None:
+        owned = self._owned.get(token.owner, set())
+        owned.discard(token.token_id)
+        if not owned:
+            self._owned.pop(token.owner, None)
 
     # What logins and requests ask.
 
@@ -127,17 +152,30 @@ class DelegationTokens:
         return token_hmac(self._secret_key, token.token_id)
 
     def login(self, token_id: str) -> TokenLogin | None:
-        """Return what a login with a token needs; None: there is no such token, or it is expired."""
+        """Return what a login with a token needs; None: no user has a token with this id, or it is expired."""
         token = self._tokens.get(token_id)
-        if token is None or token.is_expired(self._clock.wall_ms()):
+        if token is None or token.owner.type != USER or token.is_expired(self._clock.wall_ms()):
             return None
         return TokenLogin(token.owner.name, b64encode(self.hmac_of(token)).decode(), token.expiry_ms / 1000)
 
     # Changes.
 
     def create(self, token: Token, then: Changed) -> None:
-        """Store a new token; `then` is called once with the change or its error."""
-        self._start(token.token_id, None, then, token)
+        """Store a new token; `then` is called once with the change or its error, POLICY_VIOLATION above the limit."""
+        owned = self._owned.setdefault(token.owner, set())
+        if len(owned) >= self._owned_max:
+            text = "no delegation token is created for %s: it has %d (kafkalite.delegation.token.max.per.owner)"
+            self._refusals(logging.WARNING, "tokens of an owner", text, token.owner, len(owned))
+            then(Change(KafkaErrorCode.POLICY_VIOLATION))
+            return
+        owned.add(token.token_id)  # before it is durable: many may be created at once
+
+        def created(change: Change) -> None:
+            if change.error and token.token_id not in self._tokens:  # else a notification has shown it
+                self._disown(token)
+            then(change)
+
+        self._start(token.token_id, None, created, token)
 
     def change(self, token_hmac: bytes, decide: Decide, then: Changed) -> None:
         """Change the token with this HMAC; `then` is called once with the change or its error."""

@@ -19,14 +19,13 @@ from typing import NamedTuple
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.clock import Clock, Offload, Outcome, Timer
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import Principal
+from kafkalite.model import USER, Principal
 from kafkalite.net.sasl.steps import Job, ServerMechanism
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.server.authentication.exchange import Answer, SaslServer
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 LOGGER = logging.getLogger("kafkalite.authentication")
-USER = "User"
 NUMBER = re.compile("[0-9]+")
 
 Serve = Callable[[Reply, memoryview], None]

@@ -10,13 +10,13 @@ from functools import partial
 
 from kafkalite.cluster.tokens.store import DelegationTokens
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import Principal, uuid_text
+from kafkalite.model import USER, Principal, uuid_text
 from kafkalite.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
 from kafkalite.server.requests.call import TokenCall
-from kafkalite.server.security.token_requests import USER, refusal_of_connection, requester_of
+from kafkalite.server.security.token_requests import refusal_of_connection, requester_of
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.delegation_tokens import Change, Token, create
 

@@ -224,7 +224,8 @@ class RunningBroker(ABC):
         from kafkalite.state.delegation_tokens import TokenTimes
 
         times = TokenTimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms)
-        return DelegationTokens(self.store.session, self.clock, secret_key, times, notify=self.in_cluster)
+        session, owned_max = self.store.session, config.kafkalite_delegation_token_max_per_owner
+        return DelegationTokens(session, self.clock, secret_key, times, notify=self.in_cluster, owned_max=owned_max)
 
     def _start_token_expiry(self) -> None:
         if self.tokens is not None:

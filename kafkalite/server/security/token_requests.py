@@ -5,8 +5,6 @@ from kafkalite.cluster.tokens.store import DelegationTokens
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ANONYMOUS, Principal
 
-USER = "User"
-
 
 def requester_of(connection: Connection) -> Principal:
     """Return the principal of a connection."""

@@ -93,7 +93,7 @@ class Tree:
         self.service = Service()
         self.session = self.service.connect()
         self.clock = self.service.clock
-        self.tokens = DelegationTokens(self.session, self.clock, SECRET_KEY, TIMES, notify=True)
+        self.tokens = DelegationTokens(self.session, self.clock, SECRET_KEY, TIMES, notify=True, owned_max=2)
         self.tokens.load(Outcome.result)
 
     def create(self, token: Token) -> Change:
@@ -209,6 +209,54 @@ def test_login_and_removal_end_with_the_expiry() -> None:
     assert tree.tokens.login(TOKEN_ID) is None
     tree.tokens.remove_expired()
     assert tree.stored() is None and not tree.tokens.all()
+
+
+def test_token_whose_owner_is_no_user_is_no_login() -> None:
+    """A login authenticates a name: the group `alice` would become the user `alice`."""
+    tree = Tree()
+    now_ms = tree.clock.wall_ms()
+    token = TOKEN._replace(issued_ms=now_ms, expiry_ms=now_ms + 5_000, max_ms=now_ms + 9_000)
+    tree.create(token._replace(owner=Principal("Group", "alice")))
+    assert tree.tokens.login(TOKEN_ID) is None
+    tree.service.write(PATH, encode(token))
+    tree.tokens.refresh(TOKEN_ID)
+    assert tree.tokens.login(TOKEN_ID) is not None
+
+
+REFUSED = Change(KafkaErrorCode.POLICY_VIOLATION)
+
+
+def test_owner_has_a_limited_number_of_tokens(caplog: pytest.LogCaptureFixture) -> None:
+    """Tokens that other brokers create and remove count, too."""
+    tree = Tree()
+    first, second, third = [TOKEN._replace(token_id=f"{TOKEN_ID[:-1]}{at}") for at in range(3)]
+    for token in (first, second, TOKEN):
+        assert tree.create(token) == (REFUSED if token is TOKEN else Change(token=token, expiry_ms=token.expiry_ms))
+    assert tree.stored() is None and f"no delegation token is created for {OWNER}: it has 2" in caplog.text
+    other = TOKEN._replace(owner=Principal("Group", "alice"))
+    assert tree.create(other).token == other, "the limit is that of each owner"
+    tree.service.write(PATH, encode(TOKEN))  # another owner, by another program
+    tree.tokens.refresh(TOKEN_ID)
+    tree.service.delete(f"/delegation_token/tokens/{first.token_id}")
+    tree.tokens.reload()
+    assert tree.create(third) == REFUSED, "two of three are left"
+    assert tree.change(REMOVE) == Change(expiry_ms=NOW + 1)
+    assert tree.create(third).token == third and tree.create(first) == REFUSED
+
+
+def test_tokens_that_are_being_created_count() -> None:
+    tree = Tree()
+    tree.tokens._session = session = DelayedSession(tree.session)
+    ends: list[Change] = []
+    for at in range(3):
+        tree.tokens.create(TOKEN._replace(token_id=f"{TOKEN_ID[:-1]}{at}"), ends.append)
+    assert ends == [REFUSED]
+    tree.session.lose, tree.session.executed = 1, False
+    while session.calls:
+        session.step()
+    assert [each.error for each in ends] == [REFUSED.error, 0, KafkaErrorCode.KAFKA_STORAGE_ERROR]
+    tree.tokens._session = tree.session
+    assert tree.create(TOKEN).error == 0 and tree.create(TOKEN._replace(token_id="x")) == REFUSED
 
 
 def test_no_secret_in_texts() -> None:
