@@ -5,17 +5,17 @@ import logging
 import ssl as ssl_module
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from kafkalite_sdk.zk.session import load_access
 
-from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.clock import LoopClock, Outcome, SystemRandom, Then, await_outcome
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
-from kafkalite.coordination.served.coordination import HOST, SERVERS
-from kafkalite.coordination.served.directory import CoordinationDirectory
+from kafkalite.coordination.served.coordination import SERVERS
+from kafkalite.coordination.served.local_socket import dial_directory
 from kafkalite.coordination.tree import Stat
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
 from kafkalite.coordination.zookeeper.access_files import explain
@@ -100,8 +100,7 @@ async def opened_session(
     """
     reasons: list[str] = []
     if servers.startswith(("/", ".")):
-        directory = ServedDirectory(servers, connect)
-        connect, access, servers = directory.dial, access._replace(secret=directory.secret), SERVERS
+        connect, servers = partial(dial_directory, servers), SERVERS
 
     async def connecting(
         protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
@@ -143,37 +142,6 @@ async def opened_session(
             await closed(session)
         session.stop()
         clock.close()
-
-
-class ServedDirectory:
-    """Connects to the process that serves a coordination directory.
-
-    Arguments:
-        path: of the directory.
-        connect: connects over TCP.
-    """
-
-    def __init__(self, path: str, connect: Dial) -> None:
-        self._directory = CoordinationDirectory(Disk(), path)
-        self._connect = connect
-        self._secret = b""
-
-    async def dial(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
-    ) -> None:
-        """Connect, whatever host and port are. Raises OSError, ConnectionLossError.
-
-        Without a process that serves, any user of the machine may listen on the port, and would receive the secret.
-        """
-        self._secret = self._directory.secret()
-        if self._directory.lock():
-            self._directory.unlock()
-            raise ConnectionLossError(detail=f"{self._directory.path}: no process serves the directory")
-        await self._connect(protocol, HOST, self._directory.port(), None)
-
-    def secret(self) -> bytes:
-        """Return the password of a new session over this connection."""
-        return self._secret
 
 
 async def closed(session: Coordination) -> None:

@@ -15,7 +15,6 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.zookeeper.coordination import connect_zookeeper
-from kafkalite.net.client.connection import dial
 
 SESSION_MS = 60_000  # none expires
 
@@ -58,16 +57,10 @@ async def main(path: str) -> None:
     logger.addHandler(Report())
     loop = asyncio.get_running_loop()
     clock, random = LoopClock(loop), SystemRandom()
-    served = ServedCoordination(path, Disk(), clock, random, ThreadOffload(loop), dial)
+    served = ServedCoordination(path, Disk(), clock, random, ThreadOffload(loop))
     await served.open()
     connect_zookeeper(
-        SERVERS,
-        SESSION_MS,
-        lambda outcome: outcome.result(),
-        dial=served.dial,
-        clock=clock,
-        random=random,
-        access=served.access,
+        SERVERS, SESSION_MS, lambda outcome: outcome.result(), dial=served.dial, clock=clock, random=random
     )
     await loop.create_future()
 

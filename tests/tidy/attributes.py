@@ -156,7 +156,6 @@ EXCEPTIONS = (
     Exempt("PartitionBuffer", 14, "what one partition has fetched, and from where"),
     Exempt("ClassicMember", 14, "the protocol state of a member, named as in the protocol"),
     Exempt("BrokerSessions", 13, "sessions and registration of a broker"),
-    Exempt("ServedCoordination", 13, "server and client of one socket, of which a broker is either"),
     Exempt("Topic", 13, "what the tree and the controller say about a topic"),
     Exempt("Partition", 14, "what the tree and the controller say about a partition"),
     Exempt("ClassicMember", 13, "the member as JoinGroup describes it"),

@@ -34,10 +34,10 @@ async def tree_session(
     assert coordination is not None
     loop = asyncio.get_running_loop()
     clock, jobs = LoopClock(loop), ThreadOffload(loop, 1)
-    served = ServedCoordination(coordination, Disk(), clock, SystemRandom(), jobs, dial)
+    served = ServedCoordination(coordination, Disk(), clock, SystemRandom(), jobs)
     try:
         await served.open()
-        async with opened_session(SERVERS, timeout_s, served.dial, served.access) as session:
+        async with opened_session(SERVERS, timeout_s, served.dial) as session:
             yield session
     finally:
         await served.close()

@@ -1,11 +1,11 @@
 """Fail-over of the served tree: each broker of the machine can serve it, and the one that has the lock does.
 
-    served = ServedCoordination("/var/lib/kafka/coordination", disk, clock, random, offload, dial)
+    served = ServedCoordination("/var/lib/kafka/coordination", disk, clock, random, offload)
     await served.open()                                      # raises what makes the directory unusable
-    connect_zookeeper(SERVERS, 18_000, then, dial=served.dial, access=served.access, ...)
+    connect_zookeeper(SERVERS, 18_000, then, dial=served.dial, ...)
 
 1. Each attempt of a session to connect tries the lock first. So the back-off of the sessions drives the fail-over, and
-   nothing polls. The process that gets the lock replays the journal and listens on the port of the former one.
+   nothing polls. The process that gets the lock replays the journal and listens in the place of the former one.
 2. A take-over continues when the attempt that began it is cancelled: it may take longer than an attempt.
 3. A process that is stopped (SIGSTOP) keeps the lock: all sessions are suspended until it continues or ends.
 4. A lock file that is removed while it is held no longer excludes others: within 10 s the process stops to serve, and
@@ -14,7 +14,6 @@
 """
 
 import asyncio
-import errno
 import logging
 import ssl as ssl_module
 from collections.abc import Callable
@@ -23,11 +22,10 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random, Timer, await_outcome
 from kafkalite.coordination.journal import SERVED_FORMAT
 from kafkalite.coordination.journal_file import JournalFile
-from kafkalite.coordination.served.directory import SECRET_BYTES, CoordinationDirectory, NewJournal, chosen_port
+from kafkalite.coordination.served.directory import CoordinationDirectory, NewJournal
+from kafkalite.coordination.served.local_socket import dial_directory, listen
 from kafkalite.coordination.served.server import TreeServer
 from kafkalite.coordination.transactions import JournaledTree
-from kafkalite.coordination.zookeeper.access import Access
-from kafkalite.coordination.zookeeper.connection import Dial
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
 
@@ -36,9 +34,7 @@ LOGGER = logging.getLogger("kafkalite.coordination")
 SERVERS = "coordination-directory:1"
 """The servers for `connect_zookeeper`: a name for the log; `ServedCoordination.dial` ignores it."""
 
-HOST = "127.0.0.1"
 COMPACT_BYTES = 8 * 1024 * 1024
-PORTS_TRIED = 100
 LOCK_CHECK_S = 10.0
 
 
@@ -49,9 +45,8 @@ class ServedCoordination:
         path: the directory that the brokers share.
         disk: holds it.
         clock: times of nodes, timers of sessions.
-        random: draws passwords and the port.
+        random: draws passwords.
         offload: reads and writes the journal; it must outlive `close`.
-        dial: connects over TCP.
         refuse_from: the lowest descriptor that is reserved for logs; None = no limit.
     """
 
@@ -62,14 +57,12 @@ class ServedCoordination:
         clock: Clock,
         random: Random,
         offload: Offload,
-        dial: Dial,
         refuse_from: int | None = None,
     ) -> None:
         self.directory = CoordinationDirectory(disk, path)
         self._clock = clock
         self._random = random
         self._offload = offload
-        self._dial = dial
         self._refuse_from = refuse_from
         self._slicer = Slicer(clock, RateLimitedLog(LOGGER, clock).raised)
         self._tree: JournaledTree | None = None
@@ -80,18 +73,13 @@ class ServedCoordination:
         self._closed = False
 
     @property
-    def access(self) -> Access:
-        """The access of the sessions: new ones present the secret of the directory."""
-        return Access(secret=self.directory.secret)
-
-    @property
     def serving(self) -> bool:
         """Whether this process serves the tree."""
         return self._listening is not None
 
     async def open(self) -> None:
         """Check the directory, and serve it if no other process does. Raises OSError, JournalError."""
-        self.directory.prepare(self._random.bytes(SECRET_BYTES))
+        self.directory.prepare()
         await self._serve_if_free()
 
     async def dial(
@@ -106,8 +94,7 @@ class ServedCoordination:
         Raises OSError, JournalError, ConnectionLossError.
         """
         await self._serve_if_free()
-        self.directory.secret()  # its error ends this attempt
-        await self._dial(protocol, HOST, self.directory.port(), None)
+        await dial_directory(self.directory.path, protocol)
 
     async def close(self) -> None:
         """Stop to serve, once what is being written is durable; another process takes over. The sessions continue."""
@@ -158,29 +145,13 @@ class ServedCoordination:
             self._clock, new.loaded.tree, file, self._offload,
             version=SERVED_FORMAT, compact_bytes=COMPACT_BYTES, on_failure=self._failed,
         )  # fmt: skip
-        self._server = TreeServer(self._tree, self._clock, self._random, self._refuse_from, directory.secret())
-        self._listening, port = await self._listen(self._server)
-        if port != self.directory.noted_port():  # a full disk must not prevent a take-over
-            self.directory.write_port(port)
+        self._server = TreeServer(self._tree, self._clock, self._random, self._refuse_from)
+        self._listening = await listen(directory.path, self._server.accept)
         self._check_lock_later()
         LOGGER.info(
-            "this broker serves the coordination directory %s on port %d: %d sessions continue",
-            self.directory.path, port, len(self._server.sessions),
+            "this broker serves the coordination directory %s: %d sessions continue",
+            directory.path, len(self._server.sessions),
         )  # fmt: skip
-
-    async def _listen(self, server: TreeServer) -> tuple[asyncio.Server, int]:
-        """Listen on the port of the former process, or on another one."""
-        noted = self.directory.noted_port()
-        loop = asyncio.get_running_loop()
-        for attempt in range(PORTS_TRIED):
-            port = noted if noted and attempt == 0 else chosen_port(self._random)
-            try:
-                listening = await loop.create_server(server.accept, HOST, port)
-                return listening, listening.sockets[0].getsockname()[1]
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-        raise OSError(errno.EADDRINUSE, f"{PORTS_TRIED} ports of {HOST} are in use")
 
     # Ends.
 

@@ -1,37 +1,24 @@
-"""The directory of the served tree, which the brokers of one machine share: its access rights, lock, and port.
+"""The directory of the served tree, which the brokers of one machine share: its access rights, lock, and journal.
 
     coordination.lock       held by the process that serves (an OFD lock: it ends with the process)
     coordination.journal    the tree and its sessions
-    coordination.port       where the process that serves listens, on 127.0.0.1
-    coordination.secret     32 hexadecimal digits, which a new session needs; created once, with the mode 0600
+    coordination.socket     where the process that serves listens: see `local_socket`
 
 The directory has the mode 0700, as the journal has passwords of sessions. One that other users can read is refused,
 unless it is empty.
 """
 
 import errno
-import logging
 import os
-import re
 import stat
-from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
-from kafkalite.clock import Random
 from kafkalite.coordination import journal
-from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.journal_file import JournalFile, load_steps, open_loaded, read_journal
 from kafkalite.slicing import Steps
 
-LOGGER = logging.getLogger("kafkalite.coordination")
-LOCK, JOURNAL, PORT = "coordination.lock", "coordination.journal", "coordination.port"
-SECRET, SECRET_BYTES, SECRET_MODE = "coordination.secret", 16, 0o600
-SECRET_TEXT = re.compile(rb"[0-9a-f]{%d}" % (2 * SECRET_BYTES))
-PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
-PORT_MIN = 10_000
-ANY_PORT = 0  # the kernel chooses
-PORT_TEXT = re.compile(rb"[0-9]{1,5}")
+LOCK, JOURNAL = "coordination.lock", "coordination.journal"
 
 
 class NewJournal(NamedTuple):
@@ -55,45 +42,12 @@ class CoordinationDirectory:
         self._disk = disk
         self._lock: File | None = None
 
-    def prepare(self, secret: bytes) -> None:
-        """Create the directory and its secret. Raises OSError, also where other users have access to it.
-
-        secret: a random one, for a directory that has none.
-        """
+    def prepare(self) -> None:
+        """Create the directory. Raises OSError, also where other users have access to it."""
         try:
             os.makedirs(self.path, 0o700)
         except FileExistsError:
             self._check()
-        if not os.path.exists(os.path.join(self.path, SECRET)):
-            self._create_secret(secret)
-
-    def _create_secret(self, secret: bytes) -> None:
-        """Create the file with its contents, unless another process does so at the same time."""
-        path, text = os.path.join(self.path, SECRET), secret.hex()
-        temporary = f"{path}.{text[:8]}"
-        with open(os.open(temporary, os.O_CREAT | os.O_WRONLY, SECRET_MODE), "w", encoding="ascii") as file:
-            file.write(f"{text}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            LOGGER.debug("%s: another process has created it", path)
-        finally:
-            os.unlink(temporary)
-
-    def secret(self) -> bytes:
-        """Return the secret. Raises OSError; ConnectionLossError: no process has prepared the directory yet."""
-        path = os.path.join(self.path, SECRET)
-        try:
-            with open(path, "rb") as file:
-                text = file.read(2 * SECRET_BYTES + 2).strip()
-        except FileNotFoundError:
-            raise ConnectionLossError(detail=f"{self.path}: no process serves the directory yet") from None
-        if not SECRET_TEXT.fullmatch(text):
-            reason = f"it must have {2 * SECRET_BYTES} hexadecimal digits: stop all brokers, and remove it"
-            raise OSError(errno.EINVAL, reason, path)
-        return bytes.fromhex(text.decode())
 
     def _check(self) -> None:
         status = os.stat(self.path)
@@ -170,32 +124,3 @@ class CoordinationDirectory:
                 file.close()
                 raise
         return file
-
-    # The port.
-
-    def port(self) -> int:
-        """Return where the process that serves listens. Raises ConnectionLossError: there has been none yet."""
-        port = self.noted_port()
-        if port is None:
-            raise ConnectionLossError(detail=f"{self.path}: no process serves the directory yet")
-        return port
-
-    def noted_port(self) -> int | None:
-        """Return the port of the last process that served, None if there is none. Raises OSError."""
-        path = os.path.join(self.path, PORT)
-        text = self._disk.read_bytes(path).strip() if self._disk.exists(path) else b""
-        return int(text) if PORT_TEXT.fullmatch(text) else None
-
-    def write_port(self, port: int) -> None:
-        """Say where this process listens. Raises OSError."""
-        self._disk.write_atomic(os.path.join(self.path, PORT), b"%d\n" % port, sync=False)
-
-
-def chosen_port(random: Random) -> int:
-    """Return a port that the kernel gives to no client; ANY_PORT where each port may be given to a client.
-
-    The port of a client's range may be in use by a client when the next process wants to serve on it.
-    """
-    low, high = map(int, Path(PORT_RANGE).read_text().split())
-    begin, end = (PORT_MIN, low) if low > PORT_MIN else (high + 1, 65_536)
-    return ANY_PORT if begin >= end else begin + random.below(end - begin)

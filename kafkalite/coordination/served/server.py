@@ -6,12 +6,11 @@
    expired ones. If it fires late, this process did not run, and what clients have sent is still unread: all sessions
    get their full timeout again.
 3. An end of a session that could not be written, because the disk is full, is tried again.
-4. A new session needs the secret of the directory, a session that continues its own password.
-5. A second connection of a session closes the first.
-6. Connections of clients without a session leave CONTINUING_MIN connections to clients that continue theirs: at the
+4. A second connection of a session closes the first.
+5. Connections of clients without a session leave CONTINUING_MIN connections to clients that continue theirs: at the
    limit, one that has not sent its first frame makes space. Of the sessions at their limit, one without a connection
    and without ephemeral nodes makes space.
-7. Descriptors are shared with logs: a connection whose descriptor reaches `refuse_from` is closed.
+6. Descriptors are shared with logs: a connection whose descriptor reaches `refuse_from` is closed.
 """
 
 import hmac
@@ -45,7 +44,6 @@ class TreeServer:
         clock: timers of sessions.
         random: draws passwords.
         refuse_from: connections with this descriptor or a higher one are closed at once; None = no limit.
-        secret: that the first frame of a new session has as its password; None = any.
 
     Attributes:
         sessions: by id.
@@ -54,21 +52,13 @@ class TreeServer:
         open_bytes: memory of the responses that wait for the journal, about.
     """
 
-    def __init__(
-        self,
-        tree: JournaledTree,
-        clock: Clock,
-        random: Random,
-        refuse_from: int | None = None,
-        secret: bytes | None = None,
-    ) -> None:
+    def __init__(self, tree: JournaledTree, clock: Clock, random: Random, refuse_from: int | None = None) -> None:
         self.tree = tree
         self.clock = clock
         self.log = RateLimitedLog(LOGGER, clock)
         self.slicer = Slicer(clock, self.log.raised)
         self.open_bytes = 0
         self._random = random
-        self._secret = secret
         self._refuse_from = sys.maxsize if refuse_from is None else refuse_from
         self._connections: dict[ServerConnection, None] = {}  # in the order of their beginnings
         self._timer: Timer | None = None
@@ -146,12 +136,7 @@ class TreeServer:
             )  # fmt: skip
             connection.transport.close()
         elif request.session_id == 0:
-            if self._secret is not None and not hmac.compare_digest(self._secret, request.password or b""):
-                text = "a client of the coordination service has not the secret of the directory, and is refused"
-                self.log(logging.WARNING, "secret", text)
-                connection.refuse()
-            else:
-                self._open(connection, request.timeout_ms)
+            self._open(connection, request.timeout_ms)
         else:
             session = self.sessions.get(request.session_id)
             if session is None or not hmac.compare_digest(session.record.password, request.password or b""):

@@ -33,11 +33,6 @@ def kafka_acl(path: str) -> tuple[Acl, ...]:
     return CREATOR_ACL if path.startswith(SENSITIVE) else READABLE_ACL
 
 
-def no_secret() -> bytes:
-    """Return the password of new sessions in ZooKeeper's protocol."""
-    return bytes(16)
-
-
 class Access(NamedTuple):
     """The security of a session.
 
@@ -46,14 +41,12 @@ class Access(NamedTuple):
         digest: b"user:password", the identity for ZooKeeper's scheme "digest"; None = none.
         acl: returns the list of a node to create, by its path below the chroot.
         identity_settings: names of the settings that give the session an identity, for texts of errors.
-        secret: returns the password of new sessions; that of the served tree is the secret of its directory.
     """
 
     tls: TlsContexts | None = None
     digest: bytes | None = None
     acl: Callable[[str], tuple[Acl, ...]] = open_acl
     identity_settings: tuple[str, ...] = ()
-    secret: Callable[[], bytes] = no_secret
 
     def __repr__(self) -> str:
         return f"Access(tls={self.tls is not None}, digest={self.digest is not None}, acl={self.acl.__name__})"

@@ -68,7 +68,7 @@ def connect_zookeeper(
         clock: monotonic time and timers, of the loop that runs.
         random: chooses the first server and the random part of the back-off.
         on_lost, on_suspended, on_resumed: see rules 6 and 7 of `backend`. None is called before `then`.
-        access: TLS, identity, access control lists of created nodes, and the password of a new session.
+        access: TLS, identity, and access control lists of created nodes.
         in_flight_max: requests without a response; the others wait.
         key: of a session to continue, for example to close the one of an earlier process. NEW_SESSION = a new one.
 
@@ -76,7 +76,7 @@ def connect_zookeeper(
     """
     address = parse_address(servers)
     root = Root(address.chroot, access.acl)
-    session = ZooKeeperSession(root, timeout_ms, key, access, in_flight_max)
+    session = ZooKeeperSession(root, timeout_ms, key, access.digest, in_flight_max)
     session.register_callbacks(then, on_lost, on_suspended, on_resumed)
     session.start(Connector(session.core, address.servers, dial, clock, random, access.tls))
     return session
@@ -85,9 +85,9 @@ def connect_zookeeper(
 class ZooKeeperSession:
     """One session; `connect_zookeeper` creates it and describes the arguments. Methods as in `backend.Coordination`."""
 
-    def __init__(self, root: Root, timeout_ms: int, key: SessionKey, access: Access, in_flight_max: int) -> None:
+    def __init__(self, root: Root, timeout_ms: int, key: SessionKey, digest: bytes | None, in_flight_max: int) -> None:
         notify = self._established, self._suspended, self._end
-        self.core = SessionCore(timeout_ms, key, root.chroot, access, in_flight_max, *notify)
+        self.core = SessionCore(timeout_ms, key, root.chroot, digest, in_flight_max, *notify)
         self._root = root
         self._then: Then | None = None
         self._on_lost: Callback | None = None

@@ -32,7 +32,6 @@ from kafkalite.coordination.errors import (
 )
 from kafkalite.coordination.tree import WatchEvent
 from kafkalite.coordination.zookeeper import protocol
-from kafkalite.coordination.zookeeper.access import Access, no_secret
 from kafkalite.coordination.zookeeper.codec import ProtocolError
 from kafkalite.coordination.zookeeper.records import (
     AuthRequest,
@@ -63,8 +62,7 @@ class SessionKey(NamedTuple):
     password: bytes
 
 
-NEW_SESSION = SessionKey(0, no_secret())
-REFUSED = "a new session is refused; the tree of a coordination directory requires the secret in it"
+NEW_SESSION = SessionKey(0, bytes(16))
 
 
 class State(enum.Enum):
@@ -117,7 +115,7 @@ class SessionCore:
         timeout_ms: the session timeout to ask for.
         key: of the session to continue; NEW_SESSION = none.
         chroot: path on the server of the session's root; "" = the server's root.
-        access: identity of the session, and password of a new one.
+        digest: b"user:password" for the scheme "digest"; None = no authentication.
         in_flight_max: calls without a response; those that restore the session are not counted.
         on_established: called when a connection is usable, the first one, too.
         on_suspended: called when a usable connection ends.
@@ -135,7 +133,7 @@ class SessionCore:
         timeout_ms: int,
         key: SessionKey,
         chroot: str,
-        access: Access,
+        digest: bytes | None,
         in_flight_max: int,
         on_established: Callable[[], object],
         on_suspended: Callable[[], object],
@@ -147,7 +145,7 @@ class SessionCore:
         self.last_zxid = 0
         self.watches = Watches(chroot)
         self._asked_timeout_ms = timeout_ms
-        self._access = access
+        self._digest = digest
         self._in_flight_max = in_flight_max
         self._on_established = on_established
         self._on_suspended = on_suspended
@@ -214,8 +212,7 @@ class SessionCore:
         """
         self._asks_only = asks_only
         last_zxid = 0 if asks_only else self.last_zxid
-        key = self.key if self.key.session_id else SessionKey(0, self._access.secret())
-        request = ConnectRequest(0, last_zxid, self._asked_timeout_ms, *key, False)
+        request = ConnectRequest(0, last_zxid, self._asked_timeout_ms, *self.key, False)
         self._outgoing.append(protocol.encode_connect(request))
 
     def ping(self) -> None:
@@ -286,10 +283,7 @@ class SessionCore:
         response = protocol.decode_connected(frame)
         session_id = self.key.session_id
         if session_id == 0 and (response.timeout_ms <= 0 or response.session_id == 0):
-            if self._access.secret is no_secret:
-                raise ProtocolError(REFUSED)
-            self._lose(AuthenticationError(detail=REFUSED))
-            return
+            raise ProtocolError("the server has refused a new session")
         if response.timeout_ms <= 0 or session_id not in (0, response.session_id):
             if self._in_use:
                 self._lose(SessionExpiredError(detail=f"session {session_id:#x}"))
@@ -301,8 +295,8 @@ class SessionCore:
         self._greeted = True
         self.key = SessionKey(response.session_id, response.password)
         self.timeout_ms = response.timeout_ms
-        if self._access.digest is not None:
-            self._restore(AuthRequest(0, "digest", self._access.digest), self._authenticated, protocol.AUTH_XID)
+        if self._digest is not None:
+            self._restore(AuthRequest(0, "digest", self._digest), self._authenticated, protocol.AUTH_XID)
         for request in self.watches.requests(self.last_zxid):
             self._restore(request, self._checked)
         self._restore(SyncRequest("/"), self._restored)

@@ -114,18 +114,16 @@ async def dial(
     await connection.dial(protocol, host, port, ssl)
 
 
-def serve_directory(
-    path: str, disk: Disk, clock: Clock, random: Random, offload: Offload, dial: "Dial"
-) -> "ServedCoordination":
+def serve_directory(path: str, disk: Disk, clock: Clock, random: Random, offload: Offload) -> "ServedCoordination":
     """Return the coordination service of the brokers of one machine.
 
     Arguments:
         path: the shared directory.
-        disk, clock, random, offload, dial: those of the `Ports`; see `ServedCoordination`.
+        disk, clock, random, offload: those of the `Ports`; see `ServedCoordination`.
     """
     from kafkalite.coordination.served.coordination import ServedCoordination
 
-    return ServedCoordination(path, disk, clock, random, offload, dial, descriptors_of_process().refuse_from)
+    return ServedCoordination(path, disk, clock, random, offload, descriptors_of_process().refuse_from)
 
 
 class ClusterCoordination(Protocol):
@@ -233,5 +231,5 @@ class Ports:
         open_embedded
     )
     cluster: ClusterCoordination = connect_zookeeper
-    served: Callable[[str, Disk, Clock, Random, Offload, "Dial"], "ServedCoordination"] = serve_directory
+    served: Callable[[str, Disk, Clock, Random, Offload], "ServedCoordination"] = serve_directory
     boot_id: Callable[[], str] = boot_id

@@ -19,6 +19,7 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
+from kafkalite.coordination.zookeeper.access import ANONYMOUS
 from kafkalite.coordination.zookeeper.access_files import explain, load_access
 from kafkalite.server.configs.dynamic_configs import ConfigFollower, ConfiguredBroker
 from kafkalite.server.configs.topic_reader import TopicReader
@@ -99,7 +100,7 @@ class ClusterParticipant:
         wait_ms = WAIT_FACTOR * config.zookeeper_session_timeout_ms
         self._served = self._served_coordination()
         if self._served is not None:
-            self._access = self._served.access
+            self._access = ANONYMOUS
         self._sessions = BrokerSessions(self, self._connect, resources.clock, wait_ms)
 
     # The start and the stop.
@@ -152,7 +153,7 @@ class ClusterParticipant:
             return None
         resources = self._resources
         disk, jobs = resources.open_shared_files()
-        return resources.ports.served(directory, disk, self.clock, resources.random, jobs, resources.ports.dial)
+        return resources.ports.served(directory, disk, self.clock, resources.random, jobs)
 
     async def _end_earlier_session(self, key: SavedKey) -> None:
         """End the session of an earlier process of this broker, which was killed. Raises StartError."""

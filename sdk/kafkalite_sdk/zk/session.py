@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalite.clock import BrokerClock, LoopClock, Outcome, Random, SystemRandom, Then, await_outcome
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
+from kafkalite.coordination.served.local_socket import dial_directory
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, Access
 from kafkalite.coordination.zookeeper.address import parse_address
 from kafkalite.model import shown_address
@@ -27,7 +28,6 @@ from kafkalite.net.client.connection import Dial, dial
 from kafkalite.net.client.failures import reason_of
 
 if TYPE_CHECKING:
-    from kafkalite.coordination.served.directory import CoordinationDirectory
     from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession
 
 SESSION_TIMEOUT_MS = 6_000
@@ -35,7 +35,6 @@ SESSION_TIMEOUT_MS = 6_000
 
 CLOSE_S = 2.0
 SERVED = "coordination-directory:1"
-SERVED_HOST = "127.0.0.1"
 
 
 class Service(NamedTuple):
@@ -237,7 +236,7 @@ class ClientSessions:
         assert self._clock is not None
         self._session = connect_zookeeper(
             self._service.servers, self._timeout_ms, self._established,
-            dial=self._connecting, clock=self._clock, random=self._random, access=self._connecting.access(self._access),
+            dial=self._connecting, clock=self._clock, random=self._random, access=self._access,
             on_lost=self._lost, on_suspended=self._suspended, on_resumed=self._resumed,
         )  # fmt: skip
 
@@ -299,34 +298,23 @@ class _Dialing:
 
     def __init__(self, service: Service, connect: Dial) -> None:
         self.reason = ""
-        self._secret = b""
         self._connect = connect
-        self._directory = None if service.directory is None else _directory(service.directory)
-
-    def access(self, given: Access) -> Access:
-        """Return the access of sessions: with the secret of the directory, if the tree is in one."""
-        return given if self._directory is None else given._replace(secret=lambda: self._secret)
+        self._directory = service.directory
 
     async def __call__(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
     ) -> None:
         try:
             if self._directory is not None:
-                host, port, self._secret = SERVED_HOST, self._directory.port(), self._directory.secret()
-            await self._connect(protocol, host, port, ssl)
+                await dial_directory(self._directory, protocol)
+            else:
+                await self._connect(protocol, host, port, ssl)
         except OSError as error:
-            self.reason = f"{host}:{port}: {reason_of(error)}"
+            self.reason = f"{self._directory or f'{host}:{port}'}: {reason_of(error)}"
             raise
         except ConnectionLossError as error:
             self.reason = str(error)
             raise
-
-
-def _directory(path: str) -> "CoordinationDirectory":
-    from kafkalite._speedups.storage.file import Disk
-    from kafkalite.coordination.served.directory import CoordinationDirectory
-
-    return CoordinationDirectory(Disk(), path)
 
 
 @asynccontextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,14 +20,33 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import make_digest_acl
 
-from kafkalite._speedups.storage.file import Disk
-from kafkalite.coordination.served.coordination import HOST
-from kafkalite.coordination.served.directory import CoordinationDirectory
+from kafkalite.coordination.served.local_socket import SOCKET
 from tests.kit.coordination_process import start_process, wait_serving
 
 DEADLINE_S = 30.0
+
+
+class DirectoryHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Connects kazoo to the socket in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def create_connection(self, *args: object, **options: object) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        descriptor = os.open(self._directory, os.O_PATH)
+        try:
+            connection.connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            os.close(descriptor)
+        return connection
 
 
 class Serving:
@@ -33,19 +54,9 @@ class Serving:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._directory = CoordinationDirectory(Disk(), str(path))
         self._current = start_process(self.path)
         wait_serving(self._current)
         self._next: subprocess.Popen[str] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self._directory.port()}"
-
-    @property
-    def secret(self) -> bytes:
-        """What a new session needs."""
-        return self._directory.secret()
 
     def kill(self) -> None:
         """Kill the process that serves, and return when the next one does."""
@@ -73,7 +84,7 @@ def connect(serving: Serving) -> Iterator[Callable[[], KazooClient]]:
     clients = []
 
     def connect() -> KazooClient:
-        clients.append(KazooClient(serving.address, timeout=6.0, client_id=(0, serving.secret)))
+        clients.append(KazooClient(timeout=6.0, handler=DirectoryHandler(serving.path)))
         clients[-1].start(DEADLINE_S)
         return clients[-1]
 

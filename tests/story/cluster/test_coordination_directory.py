@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
 from kafkalite.clock import LoopClock, SystemRandom
-from kafkalite.coordination.served.coordination import HOST, SERVERS
-from kafkalite.coordination.served.directory import CoordinationDirectory
-from kafkalite.coordination.zookeeper.access import Access
+from kafkalite.coordination.served.coordination import SERVERS
+from kafkalite.coordination.served.local_socket import dial_directory
 from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
-from kafkalite.net.client.connection import dial
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.storage import manager
 from kafkalite.storage.recovery.load_logs import load_directories
@@ -47,20 +45,16 @@ class Visitor:
     """A client of the directory that never serves it; counts what happens to its session."""
 
     def __init__(self, path: Path, clock: LoopClock) -> None:
-        self._directory = CoordinationDirectory(Disk(), str(path))
+        self._dial = partial(dial_directory, str(path))
         self._clock = clock
         self.resumed: asyncio.Queue[None] = asyncio.Queue()
         self.lost = 0
         self.session: ZooKeeperSession
 
-    async def _dial(self, protocol: Any, host: str, port: int, ssl: Any) -> None:
-        await dial(protocol, HOST, self._directory.port(), None)
-
     async def connect(self) -> ZooKeeperSession:
         self.session = await completed(
             lambda then: connect_zookeeper(
                 SERVERS, SESSION_MS, then, dial=self._dial, clock=self._clock, random=SystemRandom(),
-                access=Access(secret=self._directory.secret),
                 on_lost=self._count_loss, on_resumed=lambda: self.resumed.put_nowait(None),
             )
         )  # fmt: skip
@@ -108,13 +102,11 @@ async def test_broker_that_recovers_its_logs_serves_the_tree_to_others(
 
 @on_loop
 async def test_zk_tree_shows_the_tree_of_a_directory(tmp_path: Path) -> None:
-    """It presents the secret of the directory."""
-
     def tree(*args: str) -> str:
         return CliRunner().invoke(main, ["zk", "tree", *args], prog_name="kafkalite").output
 
     shared = str(tmp_path / "shared")
-    assert "no process serves the directory yet" in await asyncio.to_thread(tree, shared, "--timeout", "0.5")
+    assert "no process serves the directory" in await asyncio.to_thread(tree, shared, "--timeout", "0.5")
     async with broker(tmp_path, 1):
         assert "/brokers/ids/1 " in await asyncio.to_thread(tree, shared, "/brokers/ids")
 

@@ -1,4 +1,4 @@
-"""The coordination directory: its lock, its port, access of other users, and the take-over by the next process."""
+"""The coordination directory: its lock, its socket, access of other users, and the take-over by the next process."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kafkalite.coordination.served import coordination, directory
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.served.directory import LOCK
 from kafkalite.coordination.tree import Tree, WatchEvent
+from kafkalite.coordination.zookeeper.connection import Dial
 from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
-from kafkalite.net.client.connection import dial
 from tests.unit.coordination.kit import FaultyDisk
 
 DEADLINE_S = 120.0
@@ -51,16 +51,15 @@ class Member:
         self.clock = LoopClock(loop)
         self.jobs = ThreadOffload(loop)
         self.disk = disk or Disk()
-        self.served = ServedCoordination(str(path), self.disk, self.clock, SystemRandom(), self.jobs, dial)
+        self.served = ServedCoordination(str(path), self.disk, self.clock, SystemRandom(), self.jobs)
         self.states: asyncio.Queue[str] = asyncio.Queue()
 
-    async def connect(self) -> ZooKeeperSession:
+    async def connect(self, dial: Dial | None = None) -> ZooKeeperSession:
         """An established session."""
         note = self.states.put_nowait
         session: ZooKeeperSession = await completed(
             lambda then: connect_zookeeper(
-                SERVERS, 6000, then, dial=self.served.dial, clock=self.clock, random=SystemRandom(),
-                access=self.served.access,
+                SERVERS, 6000, then, dial=dial or self.served.dial, clock=self.clock, random=SystemRandom(),
                 on_lost=lambda: note("lost"), on_suspended=lambda: note("suspended"),
                 on_resumed=lambda: note("resumed"),
             )
@@ -87,7 +86,6 @@ async def test_next_process_serves_and_the_sessions_continue(tmp_path: Path) -> 
     await first.served.open()
     await second.served.open()
     assert (first.served.serving, second.served.serving) == (True, False)
-    port = first.served.directory.port()
     session = await second.connect()
     await completed(lambda then: session.create("/mine", b"1", then, ephemeral=True))
     events: asyncio.Queue[WatchEvent] = asyncio.Queue()
@@ -95,28 +93,11 @@ async def test_next_process_serves_and_the_sessions_continue(tmp_path: Path) -> 
     session_id = session.session_id
     await first.close()
     assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
-    assert second.served.serving and second.served.directory.port() == port
+    assert second.served.serving
     assert session.session_id == session_id
     assert (await completed(lambda then: session.get("/mine", then)))[1].ephemeral_owner == session_id
     await completed(lambda then: session.set("/mine", b"2", then))
     assert await events.get() == WatchEvent("changed", "/mine")
-    await completed(session.close)
-    await second.close()
-
-
-@on_loop
-async def test_another_port_is_used_where_the_former_one_is_taken(tmp_path: Path) -> None:
-    path = tmp_path / "shared"
-    first, second = Member(path), Member(path)
-    await first.served.open()
-    session = await second.connect()
-    port = first.served.directory.port()
-    first.served._listening.close()  # type: ignore[union-attr]
-    taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
-    await first.close()
-    assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
-    assert second.served.directory.port() != port
-    taken.close()
     await completed(session.close)
     await second.close()
 
@@ -166,10 +147,8 @@ async def test_a_full_disk_does_not_prevent_a_take_over(tmp_path: Path) -> None:
     session = await second.connect()
     await completed(lambda then: session.create("/kept", b"", then))
     disk.faults.write_room = 0
-    first_port = first.served.directory.port()
     await first.close()
     assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
-    assert second.served.directory.port() == first_port
     assert await completed(lambda then: session.exists("/kept", then)) is not None
     disk.faults.write_room = None
     await completed(session.close)
@@ -207,53 +186,25 @@ async def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
         await Member(tmp_path / "file").served.open()
 
 
-def test_port_is_outside_the_range_of_clients_where_they_leave_any(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "range"
-    monkeypatch.setattr(directory, "PORT_RANGE", str(table))
-    for text, allowed in (("32768\t60999\n", range(10_000, 32_768)), ("1024 60999", range(61_000, 65_536))):
-        table.write_text(text)
-        assert all(directory.chosen_port(SystemRandom()) in allowed for _ in range(200))
-    table.write_text("1024 65535")
-    assert directory.chosen_port(SystemRandom()) == directory.ANY_PORT
-
-
 @on_loop
-async def test_any_free_port_is_served_where_clients_may_use_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "range"
-    table.write_text("1024 65535")
-    monkeypatch.setattr(directory, "PORT_RANGE", str(table))
+async def test_port_that_is_connected_to_itself_is_not_taken_for_a_server(tmp_path: Path) -> None:
     member = Member(tmp_path / "shared")
     await member.served.open()
-    session = await member.connect()
-    assert member.served.directory.port() > 0
-    await completed(session.close)
-    await member.close()
+    attempts: list[int] = []
 
-
-@on_loop
-async def test_socket_that_is_connected_to_itself_is_not_taken_for_a_server(tmp_path: Path) -> None:
-    member = Member(tmp_path / "shared")
-    await member.served.open()
-    attempts = []
-
-    async def dial_itself_first(protocol: Any, host: str, port: int, ssl: object) -> None:
+    async def dial_itself_first(protocol: Any, host: str, port: int, ssl: Any) -> None:
         attempts.append(port)
         if len(attempts) > 1:
-            await dial(protocol, host, port, None)
+            await member.served.dial(protocol, host, port, ssl)
             return
         itself = socket.socket()
         itself.setblocking(False)
-        itself.bind((host, 0))
+        itself.bind(("127.0.0.1", 0))
         with contextlib.suppress(BlockingIOError):
             itself.connect(itself.getsockname())
         await asyncio.get_running_loop().create_connection(protocol, sock=itself)
 
-    member.served._dial = dial_itself_first
-    session = await member.connect()
+    session = await member.connect(dial_itself_first)
     assert len(attempts) == 2
     assert await completed(lambda then: session.exists("/none", then)) is None
     await completed(session.close)

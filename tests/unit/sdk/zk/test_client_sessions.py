@@ -21,7 +21,6 @@ from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
 from kafkalite.coordination.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from kafkalite.coordination.served.coordination import ServedCoordination
 from kafkalite.coordination.zookeeper.access import ANONYMOUS, kafka_acl
-from kafkalite.net.client.connection import dial
 from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 
 DEADLINE_S = 30.0
@@ -104,7 +103,7 @@ def test_session_with_the_tree_of_a_machine(tmp_path: Path) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         clock, offload = LoopClock(loop), ThreadOffload(loop)
-        served = ServedCoordination(str(tmp_path / "shared"), Disk(), clock, SystemRandom(), offload, dial)
+        served = ServedCoordination(str(tmp_path / "shared"), Disk(), clock, SystemRandom(), offload)
         await served.open()
         async with opened_session(str(tmp_path / "shared"), DEADLINE_S) as session:
             await result_of(partial(session.create, "/node", b"data"), DEADLINE_S)
