@@ -7,15 +7,15 @@
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from functools import partial
 
 from kafkalite.callbacks import FanIn
-from kafkalite.clock import Clock, Outcome, Then
+from kafkalite.clock import Clock, Then
 from kafkalite.cluster.acls.changes import AclChange, Acls, Changed
-from kafkalite.cluster.acls.reads import Stored, read_all, read_pattern
+from kafkalite.cluster.acls.reads import read_all, read_pattern
 from kafkalite.cluster.changes import Refusal
-from kafkalite.cluster.repeated_reads import RepeatedReads
+from kafkalite.cluster.node_store import NodeStore
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.znodes.fields import ZnodeError
 from kafkalite.state.authorizer.acls import Acl, AclBinding, AclFilter, AclResourceType, PatternType, ResourcePattern
@@ -26,7 +26,7 @@ LOGGER = logging.getLogger("kafkalite.cluster")
 Deleted = list[tuple[AclBinding, Refusal | None]]
 
 
-class AclStore:
+class AclStore(NodeStore[ResourcePattern, Acls]):
     """Reads and changes the ACLs.
 
     Arguments:
@@ -37,57 +37,27 @@ class AclStore:
     """
 
     def __init__(self, session: Coordination, authorizer: StandardAuthorizer, clock: Clock, *, notify: bool) -> None:
+        super().__init__(session, clock, "ACLs", ())
         self.authorizer = authorizer
-        self._session = session
         self._notify = notify
-        self._reads = RepeatedReads("ACLs", clock)
 
     # Reads.
 
-    def load(self, then: Then) -> None:
-        """Read all ACLs, and apply them; `then` is called with the outcome."""
+    def _read_all(self, then: Then) -> None:
+        read_all(self._session, then)
 
-        def read(outcome: Outcome) -> None:
-            if outcome.error is None:
-                self._apply_all(outcome.value)
-            then(outcome)
+    def _read(self, key: ResourcePattern, then: Then) -> None:
+        read_pattern(self._session, key, then)
 
-        read_all(self._session, read)
+    def _known(self) -> Collection[ResourcePattern]:
+        return {*self.authorizer.patterns, *self.authorizer.invalid}
 
-    def reload(self, then: Callable[[], object] = lambda: None) -> None:
-        """Read all ACLs, and repeat it until it succeeds or the session ends; `then` is called after a success."""
-        self._reads.run(self.load, then)
-
-    def refresh(self, pattern: ResourcePattern) -> None:
-        """Read the ACLs of a pattern, and apply them."""
-
-        def read(then: Then) -> None:
-            read_pattern(self._session, pattern, partial(self._refreshed, pattern, then))
-
-        self._reads.run(read)
-
-    def close(self) -> None:
-        """Repeat no read any more."""
-        self._reads.close()
-
-    def _refreshed(self, pattern: ResourcePattern, then: Then, outcome: Outcome) -> None:
-        if outcome.error is None:
-            self._apply(pattern, outcome.value)
-        then(outcome)
-
-    def _apply_all(self, stored: dict[ResourcePattern, Stored]) -> None:
-        for pattern in {*self.authorizer.patterns, *self.authorizer.invalid} - stored.keys():
-            self._apply(pattern, ())
-        for pattern, acls in stored.items():
-            self._apply(pattern, acls)
-
-    def _apply(self, pattern: ResourcePattern, acls: Stored) -> None:
-        if isinstance(acls, ZnodeError):
-            if self.authorizer.invalid.get(pattern) != str(acls):
-                LOGGER.error("%s; all access to %s is denied until the node is corrected or deleted", acls, pattern)
-                self.authorizer.invalidate(pattern, str(acls))
-        else:
-            self.authorizer.replace(pattern, acls)
+    def _apply(self, key: ResourcePattern, value: Acls | ZnodeError) -> None:
+        if not isinstance(value, ZnodeError):
+            self.authorizer.replace(key, value)
+        elif self.authorizer.invalid.get(key) != str(value):
+            LOGGER.error("%s; all access to %s is denied until the node is corrected or deleted", value, key)
+            self.authorizer.invalidate(key, str(value))
 
     # Changes.
 
@@ -139,6 +109,8 @@ class AclStore:
         def changed(end: Changed) -> None:
             if end.refusal is None:
                 self._apply(pattern, end.after)
+            else:  # the response names the ACLs that were to be changed
+                end = end._replace(before=tuple(self.authorizer.acls_of(pattern)))
             then(end)
 
         AclChange(self._session, pattern, change, notify=self._notify, then=changed).start()

@@ -6,11 +6,12 @@ A node that cannot be read is left out and logged.
 import logging
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from kafkalite.callbacks import FanIn, gather, once
 from kafkalite.clock import Outcome, Then
 from kafkalite.cluster.configs.client_quotas import CLIENT_ID, IP, USER, QuotaEntity, QuotaFilter, values_of
+from kafkalite.cluster.node_store import first_failure
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.errors import NoNodeError
@@ -64,7 +65,7 @@ class QuotaReader:
         return lambda then: self._session.children(path, partial(listed, then))
 
     def _named(self, outcomes: list[Outcome]) -> None:
-        if (failed := failure(outcomes)) is not None:
+        if (failed := first_failure(outcomes)) is not None:
             self._then(failed)
             return
         users, clients, ips = ([quotas.name_of(node) for node in outcome.value] for outcome in outcomes)
@@ -87,7 +88,7 @@ class QuotaReader:
         return lambda then: self._session.children(path, partial(listed, then))
 
     def _clients_named(self, users: list[str | None], outcomes: list[Outcome]) -> None:
-        if (failed := failure(outcomes)) is not None:
+        if (failed := first_failure(outcomes)) is not None:
             self._then(failed)
             return
         for user, outcome in zip(users, outcomes, strict=True):
@@ -148,9 +149,3 @@ def listed(then: Then, outcome: Outcome) -> None:
         then(Outcome([]))
     else:
         then(outcome if outcome.error is not None else Outcome(outcome.value[0]))
-
-
-def failure(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """The first failed outcome."""
-    found: Any = next((outcome for outcome in outcomes if outcome.error is not None), None)
-    return None if found is None else Outcome(error=found.error)

@@ -1,13 +1,11 @@
 """Reads tokens from their nodes, and converts both."""
 
-from collections.abc import Callable
 from functools import partial
 
-from kafkalite.callbacks import gather
 from kafkalite.clock import Outcome, Then
+from kafkalite.cluster.node_store import read_each, read_node
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.bulk_reads import ensure_nodes
-from kafkalite.coordination.errors import NoNodeError
 from kafkalite.coordination.znodes.fields import ZnodeError
 from kafkalite.coordination.znodes.tokens import (
     PERSISTENT,
@@ -19,9 +17,6 @@ from kafkalite.coordination.znodes.tokens import (
 )
 from kafkalite.state.authorizer.acls import parse_principal
 from kafkalite.state.delegation_tokens import Token
-
-# A token, None without a node, or why it cannot be read.
-Stored = Token | ZnodeError | None
 
 
 def encode(token: Token) -> bytes:
@@ -45,29 +40,12 @@ def decode(path: str, data: bytes) -> Token:
 
 
 def read_token(session: Coordination, token_id: str, then: Then) -> None:
-    """Read a token; the value is `Stored`."""
-    path = token_path(token_id)
-
-    def read(outcome: Outcome) -> None:
-        if isinstance(outcome.error, NoNodeError):
-            then(Outcome(None))
-        elif outcome.error is not None:
-            then(outcome)
-        else:
-            then(Outcome(_stored(path, outcome.value[0])))
-
-    session.get(path, read)
-
-
-def _stored(path: str, data: bytes) -> Stored:
-    try:
-        return decode(path, data)
-    except ZnodeError as error:
-        return error
+    """Read a token; the value is a token, None without a node, or a ZnodeError."""
+    read_node(session, token_path(token_id), decode, None, then)
 
 
 def read_all(session: Coordination, then: Then) -> None:
-    """Read all tokens; creates missing parents. The value is a dictionary from ids to `Stored`."""
+    """Read all tokens; creates missing parents. The value is a dictionary from ids to those of `read_token`."""
 
     def ensured(outcome: Outcome) -> None:
         if outcome.error is not None:
@@ -78,14 +56,7 @@ def read_all(session: Coordination, then: Then) -> None:
     def listed(outcome: Outcome) -> None:
         if outcome.error is not None:
             then(outcome)
-            return
-        names: list[str] = outcome.value[0]
-        calls: list[Callable[[Then], object]] = [partial(read_token, session, name) for name in names]
-        gather(calls, partial(all_read, names))
-
-    def all_read(names: list[str], outcomes: list[Outcome]) -> None:
-        failed = next((each for each in outcomes if each.error is not None), None)
-        stored = {name: outcome.value for name, outcome in zip(names, outcomes, strict=True)}
-        then(Outcome(stored) if failed is None else failed)
+        else:
+            read_each(outcome.value[0], partial(read_token, session), then)
 
     ensure_nodes(session, PERSISTENT, ensured)

@@ -18,10 +18,10 @@ from base64 import b64encode
 from collections.abc import Callable, Collection
 from functools import partial
 
-from kafkalite.clock import Clock, Outcome, Then
-from kafkalite.cluster.repeated_reads import RepeatedReads
+from kafkalite.clock import Clock, Then
+from kafkalite.cluster.node_store import NodeStore
 from kafkalite.cluster.tokens.changes import Decide, TokenChange
-from kafkalite.cluster.tokens.nodes import Stored, read_all, read_token
+from kafkalite.cluster.tokens.nodes import read_all, read_token
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.znodes.fields import ZnodeError
 from kafkalite.errors import KafkaErrorCode
@@ -41,7 +41,7 @@ def token_hmac(secret_key: str, token_id: str) -> bytes:
     return hmac.digest(secret_key.encode(), token_id.encode(), HASH)
 
 
-class DelegationTokens:
+class DelegationTokens(NodeStore[str, Token | None]):
     """Reads and changes the tokens.
 
     Arguments:
@@ -66,9 +66,8 @@ class DelegationTokens:
         notify: bool,
         owned_max: int,
     ) -> None:
+        super().__init__(session, clock, "delegation tokens", None)
         self.times = times
-        self._session = session
-        self._clock = clock
         self._secret_key = secret_key
         self._notify = notify
         self._tokens: dict[str, Token] = {}
@@ -76,64 +75,35 @@ class DelegationTokens:
         self._owned: dict[Principal, set[str]] = {}  # the ids by owner, with those that are being created
         self._owned_max = owned_max
         self._refusals = RateLimitedLog(LOGGER, clock)
-        self._reads = RepeatedReads("delegation tokens", clock)
 
     def __repr__(self) -> str:
         return f"DelegationTokens({len(self._tokens)} tokens)"
 
     # Reads.
 
-    def load(self, then: Then) -> None:
-        """Read all tokens, and apply them; `then` is called with the outcome."""
+    def _read_all(self, then: Then) -> None:
+        read_all(self._session, then)
 
-        def read(outcome: Outcome) -> None:
-            if outcome.error is None:
-                self._apply_all(outcome.value)
-            then(outcome)
+    def _read(self, key: str, then: Then) -> None:
+        read_token(self._session, key, then)
 
-        read_all(self._session, read)
+    def _known(self) -> Collection[str]:
+        return self._tokens.keys()
 
-    def reload(self, then: Callable[[], object] = lambda: None) -> None:
-        """Read all tokens, and repeat it until it succeeds or the session ends; `then` is called after a success."""
-        self._reads.run(self.load, then)
-
-    def refresh(self, token_id: str) -> None:
-        """Read a token, and apply it."""
-
-        def read(then: Then) -> None:
-            read_token(self._session, token_id, partial(self._refreshed, token_id, then))
-
-        self._reads.run(read)
-
-    def close(self) -> None:
-        """Repeat no read any more."""
-        self._reads.close()
-
-    def _refreshed(self, token_id: str, then: Then, outcome: Outcome) -> None:
-        if outcome.error is None:
-            self._apply(token_id, outcome.value)
-        then(outcome)
-
-    def _apply_all(self, stored: dict[str, Stored]) -> None:
-        for token_id in self._tokens.keys() - stored.keys():
-            self._apply(token_id, None)
-        for token_id, token in stored.items():
-            self._apply(token_id, token)
-
-    def _apply(self, token_id: str, token: Stored) -> None:
-        former = self._tokens.get(token_id)
+    def _apply(self, key: str, value: Token | ZnodeError | None) -> None:
+        former = self._tokens.get(key)
         if former is not None:
             self._disown(former)
-        if isinstance(token, Token):
+        if isinstance(value, Token):
             if former is None:
-                self._ids[self.hmac_of(token)] = token_id
-            self._tokens[token_id] = token
-            self._owned.setdefault(token.owner, set()).add(token_id)
+                self._ids[self.hmac_of(value)] = key
+            self._tokens[key] = value
+            self._owned.setdefault(value.owner, set()).add(key)
             return
-        if isinstance(token, ZnodeError):
-            LOGGER.error("%s; the token is not accepted until the node is corrected or deleted", token)
+        if isinstance(value, ZnodeError):
+            LOGGER.error("%s; the token is not accepted until the node is corrected or deleted", value)
         if former is not None:
-            del self._tokens[token_id], self._ids[self.hmac_of(former)]
+            del self._tokens[key], self._ids[self.hmac_of(former)]
 
     def _disown(self, token: Token) -> None:
         owned = self._owned.get(token.owner, set())
@@ -175,7 +145,7 @@ class DelegationTokens:
                 self._disown(token)
             then(change)
 
-        self._start(token.token_id, None, created, token)
+        self._start(token.token_id, token, created)
 
     def change(self, token_hmac: bytes, decide: Decide, then: Changed) -> None:
         """Change the token with this HMAC; `then` is called once with the change or its error."""
@@ -197,14 +167,14 @@ class DelegationTokens:
             text = "the expired delegation token %s of %s was not removed: %s"
             LOGGER.warning(text, token.token_id, token.owner, KafkaErrorCode(change.error).name)
 
-    def _start(self, token_id: str, decide: Decide | None, then: Changed, new: Token | None = None) -> None:
+    def _start(self, token_id: str, change: Decide | Token, then: Changed) -> None:
         def changed(end: Change) -> None:
             if not end.error:
                 self._log(token_id, end.token)
                 self._apply(token_id, end.token)
             then(end)
 
-        TokenChange(self._session, token_id, decide, notify=self._notify, then=changed, new=new).start()
+        TokenChange(self._session, token_id, change, notify=self._notify, then=changed).start()
 
     def _log(self, token_id: str, token: Token | None) -> None:
         former = self._tokens.get(token_id)

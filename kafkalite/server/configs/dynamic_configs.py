@@ -108,15 +108,15 @@ class ConfigFollower:
         if acls is None:
             self._unread.remove(ACLS)
         else:
-            from kafkalite.cluster.acls.follower import AclFollower  # most brokers have no ACLs
+            from kafkalite.cluster.acls.follower import acl_follower  # most brokers have no ACLs
 
-            self._watchers.append(AclFollower(acls, session, clock, partial(self._read, ACLS)))
+            self._watchers.append(acl_follower(acls, session, clock, partial(self._read, ACLS)))
         if broker.tokens is None:
             self._unread.remove(TOKENS)
         else:
-            from kafkalite.cluster.tokens.follower import TokenFollower
+            from kafkalite.cluster.tokens.follower import token_follower
 
-            self._watchers.append(TokenFollower(broker.tokens, session, clock, partial(self._read, TOKENS)))
+            self._watchers.append(token_follower(broker.tokens, session, clock, partial(self._read, TOKENS)))
         if broker.credentials is None:
             self._unread.remove(USERS)
         self._quotas: QuotaFollower | None = None

@@ -130,6 +130,10 @@ class StandardAuthorizer:
         """Number of ACLs."""
         return sum(map(len, self._acls.values.values()))
 
+    def acls_of(self, pattern: ResourcePattern) -> frozenset[Acl]:
+        """Return the ACLs of a pattern, the last known ones if they cannot be read."""
+        return self._acls.get(pattern) or frozenset()
+
     def acls(self, wanted: AclFilter = ALL_ACLS) -> Iterator[AclBinding]:
         """Iterate over the ACLs that a filter selects."""
         for pattern, acls in self._acls.values.items():
