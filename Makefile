@@ -117,10 +117,18 @@ simulate: build .venv/stamp-test
 	$(DRAWN_SEED) $(BIN)/python -m pytest -s tests/story/cluster/test_simulation.py tests/story/replication/test_simulation.py -k random_faults --simulations $(or $(SEEDS),1000) \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 
-#: make torture   the long runs of the fuzz tests and rigs
-torture: build .venv/stamp-test build/stamp-asan
+# The build of another commit, for clusters that are upgraded from it.
+build/release-%/stamp:
+	git clone -q . build/release-$*
+	git -C build/release-$* checkout -q $*
+	$(MAKE) -C build/release-$* build
+	touch $@
+RELEASE_PYTHON = $(if $(RELEASE),--release $(CURDIR)/build/release-$(RELEASE)/.venv/bin/python)
+
+#: make torture   the long runs of the fuzz tests and rigs (RELEASE=commit: clusters are upgraded from it, and go back)
+torture: build .venv/stamp-test build/stamp-asan $(if $(RELEASE),build/release-$(RELEASE)/stamp)
 	$(DRAWN_SEED) $(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --cluster-faults 300 --simulations 5000 --minutes 30 \
-		--crash-seeds 2000 --crash-stride 1 --flips 10000 --seeded-bugs 11 --fairness-seconds 1800 \
+		--crash-seeds 2000 --crash-stride 1 --flips 10000 --seeded-bugs 11 --fairness-seconds 1800 $(RELEASE_PYTHON) \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 	$(if $(SUITES),$(MAKE) suites)
 

@@ -31,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--simulations", type=int, default=SHORT["simulations"], help="number of groups of each simulation"
     )
     parser.addoption("--minutes", type=int, default=SHORT["minutes"], help="virtual minutes of each simulated group")
+    older = "the interpreter of an installed older build, from which clusters are upgraded"
+    parser.addoption("--release", metavar="PYTHON", help=older)
     seconds = "how long hostile clients stay beside others"
     parser.addoption("--fairness-seconds", type=int, default=SHORT["fairness_seconds"], help=seconds)
 

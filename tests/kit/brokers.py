@@ -119,6 +119,7 @@ class Kafkalite(Broker):
     """`python -m kafkalite serve`; its output is written to `server.log`."""
 
     clean_exit = 0
+    python = sys.executable  # the interpreter of another build runs that one
     prefix: tuple[str, ...] = ()  # of the command line: runs the process elsewhere, under the same process id
     _process: subprocess.Popen[bytes] | None = None
     _said_before = 0
@@ -137,14 +138,22 @@ class Kafkalite(Broker):
         listen = [] if "listeners" in self.settings else ["--listen", self.address]
         settings = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
         data = [] if "log.dirs" in self.settings else ["--data", str(self.data)]
-        return [*self.prefix, sys.executable, "-m", "kafkalite", "serve", *listen, *data, *settings]
+        return [*self.prefix, self.python, "-m", "kafkalite", "serve", *listen, *data, *settings]
+
+    def environ(self) -> dict[str, str]:
+        """The variables of the process; those of this build's modules do not reach another build."""
+        if self.python == sys.executable:
+            return dict(os.environ)
+        return {**{key: value for key, value in os.environ.items() if key != "PYTHONPATH"}, "PYTHONSAFEPATH": "1"}
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
         assert not self.running(), "already running"
         with open(self.directory / "server.log", "ab") as log:
             self._said_before = log.tell()
-            self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environ()
+            )
 
     def said(self) -> str:
         """The output and the log of this process so far."""

@@ -3,6 +3,10 @@
 `test_replication_processes` does the same under librdkafka and the SDK. No client reports an error: what a broker that
 stops refuses is retried by the clients themselves. Each record is in the log once, and consumers of three group
 protocols read all of them, without a rebalance (consumer_test of Apache Kafka's system tests).
+
+`--release PYTHON` names the interpreter of an installed older build: the brokers are upgraded from it in turn, and go
+back to it in turn, so that brokers of both builds are in one cluster (upgrade_test and downgrade_test). `make torture
+RELEASE=COMMIT` installs that commit first.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import subprocess
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -37,7 +42,6 @@ pytestmark = [
 ]
 TICK_MS = 500
 PARTITIONS = 6
-ROUNDS = 2
 RECORDS_MIN = 50  # read by each consumer after each restart
 PAUSE_S = 0.01
 DEADLINE_S = 120.0
@@ -116,11 +120,14 @@ class JavaSender(RecordSender):
 
 
 @contextmanager
-def cluster_of_three(directory: Path) -> Iterator[BrokerProcesses]:
-    """Three broker processes over ZooKeeper; topics have three replicas."""
+def cluster_of_three(directory: Path, build: str) -> Iterator[BrokerProcesses]:
+    """Three broker processes of one build over ZooKeeper; topics have three replicas."""
     zookeeper = start_zookeeper(directory / "zookeeper", tick_ms=TICK_MS)
     try:
-        with BrokerProcesses(directory, {"zookeeper.connect": zookeeper.address, **REPLICATED}) as cluster:
+        cluster = BrokerProcesses(directory, {"zookeeper.connect": zookeeper.address, **REPLICATED})
+        for broker in cluster.brokers.values():
+            broker.python = build
+        with cluster:
             yield cluster
     finally:
         zookeeper.kill()
@@ -176,8 +183,23 @@ def stored(cluster: BrokerProcesses, partitions: list[Partition]) -> int:
     return sum(max(log.end_offset for log in cluster.replica_logs(each).values()) for each in partitions)
 
 
-def test_clients_report_no_error_while_brokers_are_restarted_one_after_another(tmp_path: Path) -> None:
-    with cluster_of_three(tmp_path) as cluster:
+@pytest.fixture
+def release(pytestconfig: pytest.Config) -> str:
+    """The interpreter of the older build."""
+    found: str | None = pytestconfig.getoption("--release")
+    if found is None:
+        pytest.skip("--release names no older build")
+    return found
+
+
+def check_restarts(directory: Path, builds: list[str]) -> None:
+    """Restart each of three brokers with each of the builds in turn, under all clients; the first one is there before.
+
+    Arguments:
+        directory: for everything.
+        builds: the interpreter of the first start, and of each series of restarts.
+    """
+    with cluster_of_three(directory, builds[0]) as cluster:
         senders = [AioSender(cluster.bootstrap, "aio"), JavaSender(cluster.bootstrap, "java")]
         partitions = [each for sender in senders for each in cluster.create_topic(sender.topic, PARTITIONS, factor=3)]
         with JavaProcess(jvm.CURRENT, cluster.bootstrap) as java, Crowd(cluster.bootstrap) as crowd:
@@ -187,10 +209,11 @@ def test_clients_report_no_error_while_brokers_are_restarted_one_after_another(t
                 sender.start()
             more_read(crowd, members)
             before = generations(cluster, members)
-            for broker_id in list(IDS) * ROUNDS:
+            for build, broker_id in itertools.product(builds[1:], IDS):
                 until_in_sync(cluster)
                 cluster.stop(broker_id)
                 more_read(crowd, members)
+                cluster.brokers[broker_id].python = build
                 cluster.start(broker_id)
                 more_read(crowd, members)
             assert generations(cluster, members) == before, "no group has rebalanced"
@@ -200,3 +223,11 @@ def test_clients_report_no_error_while_brokers_are_restarted_one_after_another(t
         assert len(sent) == sum(len(sender.placed) for sender in senders) == stored(cluster, partitions)
         until_in_sync(cluster)
         cluster.check_replicas(partitions)
+
+
+def test_clients_report_no_error_while_brokers_are_restarted_one_after_another(tmp_path: Path) -> None:
+    check_restarts(tmp_path, [sys.executable] * 3)
+
+
+def test_clients_report_no_error_while_brokers_are_upgraded_and_go_back(tmp_path: Path, release: str) -> None:
+    check_restarts(tmp_path, [release, sys.executable, release])
