@@ -34,6 +34,10 @@ def settings_of(seed: int) -> dict[str, SettingValue]:
         "num.replica.fetchers": random.choice((1, 1, 2)),
         "leader.imbalance.check.interval.seconds": random.choice((3, 300)),
         "log.flush.interval.messages": 1 if is_flushed(seed) else 2**63 - 1,
+        # Each replica compacts __consumer_offsets by itself, some of them while they follow.
+        "log.roll.ms": random.choice((500, 3_000, 604_800_000)),
+        "log.cleaner.backoff.ms": random.choice((200, 2_000)),
+        "log.cleaner.min.cleanable.ratio": 0.1,
     }
     if settings["replica.lag.time.max.ms"] == settings["replica.fetch.wait.max.ms"]:
         settings["replica.fetch.wait.max.ms"] = 50  # otherwise an idle follower leaves the ISR between two fetches
