@@ -104,7 +104,9 @@ def test_transactions_end_when_processes_end(tmp_path: Path, pytestconfig: pytes
         cluster.create_topic("input", 1, factor=3)
         processes = Processes(ProcessRig(cluster), partitions)
         for case in chosen_cases(pytestconfig, random):
-            asyncio.run(processes.run(case, random.choice(DOWN_S)))
+            down_s = random.choice(DOWN_S)
+            print(f"{case}, down for {down_s} s")
+            asyncio.run(processes.run(case, down_s))
             wait_until(lambda: is_complete(cluster), "every ISR is complete")
         asyncio.run(processes.check())
     print(f"{len(processes.seconds)} faults; the longest took {max(processes.seconds):.1f} s")

@@ -16,7 +16,7 @@ from tests.kit.checker import ViolationError
 from tests.kit.transactions.checker import check
 from tests.kit.transactions.history import History, Partition
 from tests.kit.transactions.markers import check_markers
-from tests.kit.transactions.producer import RawProducer, Settings
+from tests.kit.transactions.producer import AbortableError, RawProducer, Settings
 from tests.kit.transactions.readers import CommittedReader, committed_offsets, read_entries, wait_stable
 from tests.kit.transactions.wire import TRANSACTION, Address, Retries, Wire, pause
 
@@ -182,13 +182,28 @@ class Processes:
         await wire.close()
 
     async def _next(self, transactional_id: str) -> None:
-        """A new process commits with the same transactional id."""
+        """A new process commits with the same transactional id.
+
+        As every client, it begins again after an abortable error: a broker that continues after a suspension and does
+        not know its successor yet rejects the epoch that the next coordinator has assigned. So does Kafka's.
+        """
         wire = self._rig.connect()
         settings = self._settings()
         producer = RawProducer(wire, transactional_id, 2, self.history, self._rig.now, settings)
         await producer.initialize()
-        producer.begin()
-        for partition in self._partitions:
-            await producer.send(partition)
-        await producer.commit()
+        retries = Retries(self._rig.now, HEAL_S, BACKOFF_S)
+        while not await self._commits(producer, retries):
+            await producer.recover(by_request=False)
         await wire.close()
+
+    async def _commits(self, producer: RawProducer, retries: Retries) -> bool:
+        """Commit records of both partitions; False = after a pause the producer must begin again."""
+        producer.begin()
+        try:
+            for partition in self._partitions:
+                await producer.send(partition)
+            await producer.commit()
+        except AbortableError as error:
+            await retries.wait(error)
+            return False
+        return True
