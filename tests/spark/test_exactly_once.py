@@ -5,10 +5,12 @@ whose processes are killed are in test_sink_kill_matrix.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow
 import pytest
+from kafkalite_sdk.admin import NewTopic, Upgrade
 from kafkalite_sdk.blocking import Admin, Consumer, Producer
 from pyspark_kafkalite.clients import close_clients
 from pyspark_kafkalite.errors import DecidedTransactionLostError, UndecidedBatchError
@@ -22,9 +24,14 @@ from pyspark_kafkalite.sink_options import SinkOptions, sink_options
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.testing.thread import BrokerThread
+from tests.kit.brokers import broker_under_test
 from tests.spark.rig import Rig
 
 QUERY = "query"
+APACHE = "3.9"
+OLDER = ("1", "0", APACHE)
+"""Versions of transactions whose clients use TV1: levels of `transaction.version`, and Apache Kafka 3.9."""
+SETTINGS = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 Write = Callable[..., WrittenOnce]
 
 
@@ -82,10 +89,49 @@ class Sink:
         return sorted(found)
 
 
-@pytest.fixture
-def sink(kafkalite_broker: BrokerThread, kafkalite_topic: str) -> Iterator[Sink]:
-    yield Sink(kafkalite_broker.address, kafkalite_topic)
+@contextmanager
+def broker_of(level: str, directory: Path) -> Iterator[str]:
+    """A broker with another `transaction.version`, or Apache Kafka 3.9; its address."""
+    if level == APACHE:
+        with broker_under_test(directory, SETTINGS, "kafka-zookeeper") as running:
+            yield running.address
+        return
+    with BrokerThread() as broker, Admin(broker.address) as admin:
+        admin.cluster.update_features({"transaction.version": int(level)}, upgrade=Upgrade.UNSAFE_DOWNGRADE).check()
+        yield broker.address
+
+
+@pytest.fixture(
+    params=["2", *(pytest.param(each, marks=[pytest.mark.torture, pytest.mark.long_form]) for each in OLDER)]
+)
+def sink(request: pytest.FixtureRequest, kafkalite_broker: BrokerThread, kafkalite_topic: str) -> Iterator[Sink]:
+    """A topic of a broker with a `transaction.version`; others than 2 in the long form."""
+    if request.param == "2":
+        yield Sink(kafkalite_broker.address, kafkalite_topic)
+    else:
+        with broker_of(request.param, request.getfixturevalue("tmp_path")) as address:
+            yield Sink(address, kafkalite_topic)
+            close_clients()
     close_clients()
+
+
+@pytest.mark.parametrize("level", OLDER[:2])
+def test_batches_are_decided_once_with_older_versions_of_transactions(level: str, tmp_path: Path) -> None:
+    """TV1: a commit does not change the epoch; each attempt has another one by its InitProducerId."""
+    with broker_of(level, tmp_path) as address:
+        sink = Sink(address, "orders")
+        with Admin(address) as admin:
+            admin.topics.create(NewTopic("orders", 1)).check()
+            assert admin.cluster.features().finalized.get("transaction.version", 0) == int(level)
+        sink.write(0, b"a", number=1)  # not counted
+        sink.committer.commit([sink.write(0, b"a")], 0)
+        sink.crash_after_decision(1, sink.write(1, b"b"), sink.write(1, b"c", partition=1))
+        for _ in range(2):  # the second one repeats a batch that is complete
+            sink.committer.commit([sink.write(1, b"b"), sink.write(1, b"c", partition=1)], 1)
+        sink.committer.abort([sink.write(2, b"d"), None])
+        sink.committer.commit([sink.write(2, b"d")], 2)
+        assert sink.read() == [b"a", b"b", b"c", b"d"]
+        close_clients()
 
 
 def test_attempts_that_spark_does_not_count_are_aborted_and_write_nothing_afterwards(sink: Sink) -> None:
