@@ -16,7 +16,7 @@ from perf.pipeline.drivers import Driver
 from perf.pipeline.job import Job, Sample
 from perf.pipeline.rows import THEIRS, Row, scaled
 
-WRITING = "sink"
+WRITING = ("sink", "stream_sink")
 FILLED, FILLED_BYTES = 1.3, 256 << 20  # memory that a job fills: a factor of its values, and more
 SETTINGS = {
     "log.segment.bytes": str(256 << 20),
@@ -92,7 +92,7 @@ class Session:
         return result
 
     def _measure(self, side: str, job: Job, number: str) -> Sample:
-        if job.work == WRITING:
+        if job.work in WRITING:
             return self._written(job, f"{side}-{number}")
         job = replace(job, address=self._broker.address, topic=self._filled(job) if job.value_bytes else "")
         if job.work == "list_offsets":
@@ -113,7 +113,7 @@ class Session:
         topic = f"sink-{name}"
         topics.create(self._broker.address, topic)
         sample = self._run(replace(job, address=self._broker.address, topic=topic))
-        topics.expect(self._broker.address, topic, job.records)
+        topics.expect(self._broker.address, topic, job.records + job.markers)
         topics.delete(self._broker.address, topic)
         return sample
 

@@ -8,6 +8,7 @@ from perf.process import tree_cpu_seconds
 
 Sample = dict[str, float]
 PARTITIONS = 4
+TASKS = 2  # of a batch that writes to a topic
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Job:
     topic: str = ""
     directory: str = ""
     on_disk: bool = False
+
+    @property
+    def markers(self) -> int:
+        """Control records that a sink leaves: each task of a micro-batch commits a transaction in all partitions."""
+        return max(1, self.batches) * TASKS * PARTITIONS if self.options.get("exactlyOnce") == "true" else 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -13,7 +13,7 @@ THROUGHPUT = (ROWS_PER_S, CPU_US)
 BATCHES = (Figure("p50", "p50", "ms"), Figure("p90", "p90", "ms"), Figure("cpu_ms", "CPU per micro-batch", "ms"))
 COMMITS = (Figure("p50", "p50", "ms"), Figure("p99", "p99", "ms"))
 
-THEIRS = "kafka"
+THEIRS, AT_LEAST_ONCE = "kafka", "at-least-once"
 TUNED = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": "8388608",
@@ -117,6 +117,22 @@ def _sink() -> Row:
     )
 
 
+def _exactly_once() -> Row:
+    job = Job("stream_sink", value_bytes=1024, records=2 * GB // 1024, batches=8)
+    return Row(
+        "exactly-once",
+        "eight micro-batches with keys and values of 1,024 B to a topic: the connector's defaults, our sink, and it "
+        "with exactlyOnce",
+        {
+            THEIRS: replace(job, source=THEIRS),
+            AT_LEAST_ONCE: replace(job, source=OURS),
+            OURS: replace(job, source=OURS, options={"exactlyOnce": "true"}),
+        },
+        THROUGHPUT,
+        (Limit("records_per_s", AT_LEAST_ONCE, 0.9, 0.95), Limit("records_per_s", THEIRS, 1.3, 1.5)),
+    )
+
+
 def _micro_batches() -> Row:
     job = Job("micro_batches", value_bytes=100, records=1_000)
     return Row(
@@ -169,6 +185,7 @@ ROWS = {
         _json(1024, 1),
         _json(256, 0.5),
         _sink(),
+        _exactly_once(),
         _micro_batches(),
         RESTART,
         _commits("parquet", "plain Parquet"),

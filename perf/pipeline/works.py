@@ -3,6 +3,7 @@
 import statistics
 from pathlib import Path
 
+import pyarrow
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark_kafkalite.decoding import Decoding
@@ -10,7 +11,7 @@ from pyspark_kafkalite.ingest import ingest
 
 from perf.errors import VerificationError
 from perf.pipeline.commits import delta_commits, parquet_commits
-from perf.pipeline.job import Job, Meter, Sample
+from perf.pipeline.job import TASKS, Job, Meter, Sample
 
 VALUE = b"a value of a benchmark; "
 WARM_UP = 5  # the first fifth of the micro-batches is not measured
@@ -118,16 +119,42 @@ def _expect_values(spark: SparkSession, directory: Path, job: Job) -> None:
 
 def sink(spark: SparkSession, job: Job) -> Sample:
     """Write rows with keys to a topic; Spark creates them with little work."""
+    rows = _rows(spark.range(job.records, numPartitions=TASKS), job)
+    writer = rows.write.format(job.source).options(**_target(job))
+    with Meter() as meter:
+        writer.mode("append").save()
+    return meter.sample(job.records)
+
+
+def stream_sink(spark: SparkSession, job: Job) -> Sample:
+    """Write micro-batches to a topic; the rows are made of small files of numbers, one for each task."""
+    numbers, batches = Path(job.directory, "numbers"), max(1, job.batches)
+    numbers.mkdir()
+    for file in range(batches * TASKS):
+        ids = pyarrow.array(range(file, job.records, batches * TASKS), pyarrow.int64())
+        pyarrow.parquet.write_table(pyarrow.table({"id": ids}), numbers / f"{file:04}.parquet")
+    frame = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", str(TASKS)).parquet(str(numbers))
+    writer = _rows(frame, job).writeStream.format(job.source).options(**_target(job))
+    writer = writer.option("checkpointLocation", f"{job.directory}/checkpoint").trigger(availableNow=True)
+    with Meter() as meter:
+        query = writer.start()
+        query.awaitTermination()
+    _expect("micro-batches", sum(bool(each["numInputRows"]) for each in query.recentProgress), batches)
+    return meter.sample(job.records)
+
+
+def _rows(numbers: DataFrame, job: Job) -> DataFrame:
+    """Rows with keys, of the column `id`."""
     from pyspark.sql import functions
 
     value = (VALUE * (job.value_bytes // len(VALUE) + 1))[: job.value_bytes]
-    rows = spark.range(job.records, numPartitions=2).select(
-        functions.col("id").cast("string").cast("binary").alias("key"), functions.lit(value).alias("value")
-    )
-    writer = rows.write.format(job.source).option("kafka.bootstrap.servers", job.address).option("topic", job.topic)
-    with Meter() as meter:
-        writer.options(**job.options).mode("append").save()
-    return meter.sample(job.records)
+    key = functions.col("id").cast("string").cast("binary").alias("key")
+    return numbers.select(key, functions.lit(value).alias("value"))
+
+
+def _target(job: Job) -> dict[str, str]:
+    """The options of the writer."""
+    return {"kafka.bootstrap.servers": job.address, "topic": job.topic, **job.options}
 
 
 def micro_batches(spark: SparkSession, job: Job) -> Sample:
@@ -163,6 +190,6 @@ WORKS = {
     for each in (
         *(read, count, batch_to_parquet, stream_to_parquet, ingest_to_parquet),
         *(from_json_to_parquet, ingest_json_to_parquet),
-        *(sink, micro_batches, parquet_commits, delta_commits),
+        *(sink, stream_sink, micro_batches, parquet_commits, delta_commits),
     )
 }
