@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 LOGGER = logging.getLogger("kafkalite.net")
 RUNNING_MAX = 256
-STARTS_MAX = 8
+STARTS_MAX = 1
 SLOW_S = 1.0
 DEADLINE_S = 10.0  # from the connection to the end of its handshake
 DISCARD_BYTES = 64 * 1024

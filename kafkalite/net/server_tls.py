@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafkalite.config.security import TlsSettings
 from kafkalite.model import ANONYMOUS, USER, Principal
+from kafkalite.net.alerts import AlertingContext
 from kafkalite.net.certificates import validity_error
 from kafkalite.net.cipher_suites import use_cipher_suites
 from kafkalite.net.distinguished_names import distinguished_name
@@ -132,9 +133,10 @@ def build_server_tls(settings: TlsSettings, *, dials: bool = False) -> BuiltTls:
     except ValueError as error:
         raise ValueError(f"{prefix}ssl.principal.mapping.rules: {error}") from None
     stamp = _stamp_or_zeros(settings)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     _configure(context, settings)
     context.options |= ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 1  # as Java's TLS; the second one of OpenSSL costs 40 us of each handshake
     context.verify_mode = CLIENT_AUTH[settings.client_auth]
     validity = load_key(context, store, prefix)
     if settings.client_auth != "none":

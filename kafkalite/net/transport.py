@@ -343,6 +343,10 @@ class TransportHub(Hub):
         context: ssl_module.SSLContext | None,
         limit_s: float | None,
     ) -> None:
+        if context is not None:
+            from kafkalite.net.alerts import CONNECTED  # for listeners with TLS
+
+            CONNECTED.set(connected)
         try:
             await self.loop.connect_accepted_socket(
                 lambda: protocol, connected, ssl=context, ssl_handshake_timeout=limit_s

@@ -36,7 +36,9 @@ class Authority:
         self.cert, self._key = folder / "ca.pem", folder / "ca.key"
         self._run(f"req -x509 {EC} -nodes -days 2 -subj /CN={name.replace(' ', '-')} -keyout ca.key -out ca.pem")
 
-    def issue(self, name: str, names: str = LOCALHOST, days: int = 2, password: str | None = None) -> Pem:
+    def issue(
+        self, name: str, names: str = LOCALHOST, days: int = 2, password: str | None = None, key: str = EC
+    ) -> Pem:
         """Sign a certificate.
 
         Arguments:
@@ -44,10 +46,11 @@ class Authority:
             names: the alternative names.
             days: how long it is valid; -1 = it expired yesterday.
             password: of the key; None = the key is not encrypted.
+            key: the options of `openssl req` that choose its algorithm.
         """
         encryption = "-nodes" if password is None else f"-passout pass:{password}"
         self._run(
-            f"req {EC} {encryption} -subj /CN={name} -addext subjectAltName={names} -keyout {name}.key -out {name}.csr"
+            f"req {key} {encryption} -subj /CN={name} -addext subjectAltName={names} -keyout {name}.key -out {name}.csr"
         )
         self._run(
             f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days {days} -copy_extensions copyall "

@@ -9,7 +9,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +133,10 @@ async def test_certificate_of_a_client_is_its_principal(authority: Authority, pe
         assert principals(broker, "SSL")[-1] == Principal("User", "CN=duke")
         for each in (mutual, anonymous, named):
             await each.close()
-        with pytest.raises(Exception, match=r"certificate|closed|alert"):
+        with pytest.raises(Exception, match=r"certificate|rejected the TLS handshake|closed|reset"):
             await connect(addresses["MUTUAL"], client_context(authority))
         foreign = Authority(authority.folder / f"foreign-{version}", "somebody else").issue("foreign")
-        with pytest.raises(Exception, match=r"certificate|closed|alert|unknown ca"):
+        with pytest.raises(Exception, match=r"unknown.ca|closed|reset"):
             await connect(addresses["MUTUAL"], client_context(authority, foreign))
 
 
@@ -358,31 +358,6 @@ async def openssl(*arguments: str, stdin: bytes = b"") -> str:
     )
     output, _ = await command.communicate(stdin)
     return output.decode(errors="replace")
-
-
-async def test_openssl_client(authority: Authority, pem: Pem) -> None:
-    """Versions, cipher groups, renegotiation, and a truncated handshake."""
-    async with broker_with(key_store(pem), "SSL") as (_, addresses):
-        client = ("s_client", "-connect", addresses["SSL"], "-CAfile", str(authority.cert), "-verify_return_error")
-        for options, words in (
-            (("-tls1_3",), "TLSv1.3"),
-            (("-tls1_2",), "TLSv1.2"),
-            (("-tls1_3", "-groups", "X25519"), "X25519"),
-            (("-tls1_3", "-groups", "P-256"), "P-256"),
-            (("-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384"), "ECDHE-ECDSA-AES256-GCM-SHA384"),
-            (("-verify_ip", HOST), "Verify return code: 0"),
-            (("-verify_hostname", "elsewhere"), "hostname mismatch"),
-        ):
-            said = await openssl(*client, *options, stdin=b"Q\n")
-            assert words.lower() in said.lower().replace("prime256v1", "p-256"), (options, said)
-        for options in (("-tls1_1", "-cipher", "ALL:@SECLEVEL=0"), ("-tls1_2", "-cipher", "NULL:@SECLEVEL=0")):
-            assert "Cipher is (NONE)" in await openssl(*client, *options, stdin=b"Q\n")
-        said = await openssl(*client, "-tls1_2", stdin=b"R\n")
-        assert "no renegotiation" in said.lower() or "unexpected message" in said.lower(), said
-        host, port = addresses["SSL"].split(":")
-        with closing(socket.create_connection((host, int(port)))) as truncated:
-            truncated.sendall(b"\x16\x03\x01\x02\x00\x01")
-        await (await connect(addresses["SSL"], client_context(authority))).close()
 
 
 async def test_cve_2019_12399_config_answers_have_no_password(authority: Authority) -> None:
