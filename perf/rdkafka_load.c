@@ -3,7 +3,7 @@
  *   rdkafka_load produce HOST:PORT TOPIC PARTITIONS RECORDS SIZE CODEC ACKS LINGER_MS [idempotent|COMMIT_MS]
  *   rdkafka_load consume HOST:PORT TOPIC PARTITIONS RECORDS [ISOLATION_LEVEL]
  *
- * With COMMIT_MS the producer is transactional, and commits at this interval.
+ * With COMMIT_MS the producer is transactional, and commits at this interval. CAFILE@HOST:PORT: over TLS.
  * Prints one JSON object: records, bytes, errors, seconds (first call to last report or record), cpu_seconds (ours).
  */
 #include <librdkafka/rdkafka.h>
@@ -53,6 +53,17 @@ static char *make_values(size_t size) {
         values[i] = at < sizeof fixed - 1 ? fixed[at] : (char)("0123456789abcdef"[state % 16]);
     }
     return values;
+}
+
+static void set_address(rd_kafka_conf_t *conf, char *address) {
+    char *at = strchr(address, '@');
+    if (at) {
+        *at = 0;
+        set(conf, "security.protocol", "ssl");
+        set(conf, "ssl.ca.location", address);
+        address = at + 1;
+    }
+    set(conf, "bootstrap.servers", address);
 }
 
 static rd_kafka_topic_t *open_topic(rd_kafka_t *client, const char *name, int partitions, const char *acks) {
@@ -144,7 +155,7 @@ int main(int argc, char **argv) {
     double commit_seconds = 0;
     char why[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", argv[2]);
+    set_address(conf, argv[2]);
     set(conf, producing ? "compression.codec" : "queued.min.messages", producing ? argv[7] : "1000000");
     if (producing) {
         set(conf, "linger.ms", argv[9]);

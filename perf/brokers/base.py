@@ -28,8 +28,9 @@ class BrokerError(Exception):
 class Running:
     """A broker that answers. start_seconds: from the start of the process to its first answer to ApiVersions.
 
-    tls_address: host:port of its TLS listener, "" = it has none; cafile: the authority of its certificate. replicas:
-    replication factor of the topics of loads, with a minimum of 2 in-sync replicas if it is above 1.
+    tls_address, scram_address: host:port of its listeners for TLS and for logins by SCRAM, "" = it has none; cafile:
+    the authority of its certificate. replicas: replication factor of the topics of loads, with a minimum of 2 in-sync
+    replicas if it is above 1.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Running:
     start_seconds: float
     host: str = HOST
     tls_address: str = ""
+    scram_address: str = ""
     cafile: str = ""
     replicas: int = 1
 

@@ -18,8 +18,12 @@ class Kafka(Broker):
         return jvm.CURRENT
 
     def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
+        return self.start_on(directory, 0, settings or {})
+
+    def start_on(self, directory: Path, port: int, settings: Mapping[str, str]) -> Running:
+        """As `start`, at a port for plaintext; 0 = a free one."""
         try:
-            kafka = jvm.start_kafka(jvm.CURRENT, directory, heap="1g", overrides=settings, quick_start=False)
+            kafka = jvm.start_kafka(jvm.CURRENT, directory, heap="1g", port=port, overrides=settings, quick_start=False)
         except jvm.JvmError as error:
             raise BrokerError(str(error)) from error
         return Running(self.name, kafka.process, kafka.port, directory, kafka.start_seconds)

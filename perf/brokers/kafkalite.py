@@ -23,8 +23,18 @@ class Kafkalite(Broker):
         return VERSION
 
     def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
-        directory.mkdir(parents=True, exist_ok=True)
         port = free_port()
-        command = [sys.executable, "-m", "kafkalite", "serve", "--listen", f"{HOST}:{port}"]
-        chosen = [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={value}")]
-        return spawn(self.name, [*command, "--data", str(directory / "data"), *chosen], port, directory)
+        return self.start_on(directory, port, {"listeners": f"PLAINTEXT://{HOST}:{port}", **(settings or {})})
+
+    def start_on(self, directory: Path, port: int, settings: Mapping[str, str]) -> Running:
+        """As `start`, with settings that name the listeners.
+
+        Arguments:
+            directory: of the broker.
+            port: of the plaintext listener.
+            settings: under Kafka's names.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        chosen = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "kafkalite", "serve", "--data", str(directory / "data"), *chosen]
+        return spawn(self.name, command, port, directory)

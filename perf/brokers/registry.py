@@ -1,16 +1,18 @@
 """The brokers that can be compared, by name."""
 
+from perf.brokers.authorized import KafkaliteAcls
 from perf.brokers.base import Broker
 from perf.brokers.clusters import KafkaCluster, KafkaliteCluster
 from perf.brokers.kafka import Kafka
 from perf.brokers.kafkalite import Kafkalite
-from perf.brokers.kafkalite_tls import KafkaliteTls
 from perf.brokers.kfake import Kfake
 from perf.brokers.replicated import Replicated
+from perf.brokers.secured import SECURED
 
 _ALL: tuple[Broker, ...] = (
     Kafkalite(),
-    KafkaliteTls(),
+    KafkaliteAcls(),
+    *SECURED,
     KafkaliteCluster(),
     Kafka(),
     KafkaCluster(),

@@ -17,6 +17,7 @@ from perf.loads import (
     rdkafka,
     replication,
     requests,
+    security,
     transactions,
 )
 from perf.loads.base import Figure, Load, Sample, Trial
@@ -38,6 +39,7 @@ _ALL = (
     *clusters.LOADS,
     *replication.LOADS,
     *transactions.LOADS,
+    *security.LOADS,
 )
 LOADS: dict[str, Load] = {load.name: load for load in _ALL}
 GROUPS: dict[str, list[str]] = {

@@ -91,10 +91,10 @@ class IdleConnections(Load):
         return sample
 
     def _measure(self, broker: Running, count: int) -> Sample:
-        with self._connect(broker):  # the first brings in what any connection needs
+        with self.connect(broker):  # the first brings in what any connection needs
             time.sleep(PAUSE_S)
             before = memory(broker.pid).resident
-            connections = [self._connect(broker) for _ in range(count)]
+            connections = [self.connect(broker) for _ in range(count)]
             time.sleep(PAUSE_S)
             after = memory(broker.pid).resident
         alive = sum(1 for connection in connections if call(connection, api_versions(2)))
@@ -104,7 +104,8 @@ class IdleConnections(Load):
             raise VerificationError(f"{broker.name}: only {alive} of {count} connections are alive")
         return {"kib_per_connection": (after - before) / 1024 / count}
 
-    def _connect(self, broker: Running) -> socket.socket:
+    def connect(self, broker: Running) -> socket.socket:
+        """A connection that has been served."""
         connection = socket.create_connection((broker.host, broker.port), timeout=30)
         call(connection, api_versions(1))
         return connection

@@ -14,6 +14,7 @@ from perf.loads.base import CpuMeter, Figure, FreshTopic, Load, Sample, Trial
 SOURCE = Path(__file__).parent.parent / "rdkafka_load.c"
 PARTITIONS = 4
 LINGER_MS = 5
+SECURED = frozenset({"kafkalite-tls", "kafka-tls"})  # brokers with a TLS listener
 FIGURES = (
     Figure("records_per_s", "records/s", "", "higher"),
     Figure("mb_per_s", "MB/s", "", "higher"),
@@ -36,10 +37,11 @@ def program() -> Path:
 
 
 def drive(
-    broker: Running, mode: str, topic: str, records: int, *more: object, partitions: int = PARTITIONS
+    broker: Running, mode: str, topic: str, records: int, *more: object, partitions: int = PARTITIONS, tls: bool = False
 ) -> dict[str, float]:
-    """Run the program once; its JSON. Raises VerificationError on any error or missing record."""
-    command = [program(), mode, broker.address, topic, partitions, records, *more]
+    """Run the program once, over TLS or not; its JSON. Raises VerificationError on any error or missing record."""
+    address = f"{broker.cafile}@{broker.tls_address}" if tls else broker.address
+    command = [program(), mode, address, topic, partitions, records, *more]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         raise VerificationError(f"{broker.name}: {mode} {topic}: {done.stderr.strip()[-2000:]}")
@@ -74,9 +76,10 @@ def read_back(trial: Trial, topic: FreshTopic, records: int) -> None:
 class RdkafkaProduce(Load):
     figures = FIGURES
 
-    def __init__(self, size: int, codec: str, records: int, quick: int) -> None:
-        self.name = f"produce-{size}" + (f"-{codec}" if codec != "none" else "")
-        with_codec = f", {codec}" if codec != "none" else ""
+    def __init__(self, size: int, codec: str, records: int, quick: int, *, tls: bool = False) -> None:
+        self.name = f"{'tls-' if tls else ''}produce-{size}" + (f"-{codec}" if codec != "none" else "")
+        with_codec = (f", {codec}" if codec != "none" else "") + (", TLS 1.3" if tls else "")
+        self._tls, self.brokers, self.group = tls, SECURED if tls else frozenset(), "security" if tls else ""
         self.title = f"librdkafka produce {size} B{with_codec}, 4 partitions, acks=all, linger {LINGER_MS}"
         self._size, self._codec, self._records, self._quick = size, codec, records, quick
         self.fills_bytes = size * records * 5 // 4
@@ -88,7 +91,8 @@ class RdkafkaProduce(Load):
         records = trial.scaled(self._records, self._quick)
         with FreshTopic(trial, self.name, PARTITIONS) as topic:
             with CpuMeter(trial.broker) as cpu:
-                result = drive(trial.broker, "produce", topic.name, records, self._size, self._codec, "all", LINGER_MS)
+                more = (self._size, self._codec, "all", LINGER_MS)
+                result = drive(trial.broker, "produce", topic.name, records, *more, tls=self._tls)
             read_back(trial, topic, records)
         return figures(result, cpu.seconds)
 
@@ -96,9 +100,10 @@ class RdkafkaProduce(Load):
 class RdkafkaConsume(Load):
     figures = FIGURES
 
-    def __init__(self, size: int, records: int, quick: int) -> None:
-        self.name = f"consume-{size}"
-        self.title = f"librdkafka consume {size} B, 4 partitions, from the beginning"
+    def __init__(self, size: int, records: int, quick: int, *, tls: bool = False) -> None:
+        self.name = f"{'tls-' if tls else ''}consume-{size}"
+        self._tls, self.brokers, self.group = tls, SECURED if tls else frozenset(), "security" if tls else ""
+        self.title = f"librdkafka consume {size} B{', TLS 1.3' if tls else ''}, 4 partitions, from the beginning"
         self._size, self._records, self._quick = size, records, quick
 
     def missing(self) -> str | None:
@@ -114,7 +119,7 @@ class RdkafkaConsume(Load):
     def run(self, trial: Trial) -> Sample:
         records = trial.scaled(self._records, self._quick)
         with CpuMeter(trial.broker) as cpu:
-            result = drive(trial.broker, "consume", self.name, records)
+            result = drive(trial.broker, "consume", self.name, records, tls=self._tls)
         return figures(result, cpu.seconds)
 
 
@@ -125,4 +130,6 @@ LOADS = (
     RdkafkaProduce(1000, "lz4", 1_500_000, 150_000),
     RdkafkaConsume(100, 5_000_000, 500_000),
     RdkafkaConsume(1000, 1_500_000, 150_000),
+    RdkafkaProduce(1024, "none", 1_000_000, 150_000, tls=True),
+    RdkafkaConsume(1024, 1_000_000, 150_000, tls=True),
 )
