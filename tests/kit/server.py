@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafkalite._speedups.codec import decode, encode_request, read_response_header
+from kafkalite._speedups.net.framing import Connection
 from kafkalite.model import Principal
 from kafkalite.net.client import ClientConnection
 from kafkalite.net.memory_transport import MemoryHub, frozen_clock
@@ -215,6 +216,10 @@ class Wire:
         self._ready: deque[Any] = deque()
         self._bytes = bytearray()
         self._correlation_id = 0
+
+    @property
+    def connection(self) -> Connection:
+        return self._client.connection
 
     @property
     def closed(self) -> bool:

@@ -5,7 +5,11 @@ from kafkalite._speedups.net.framing import FrameInterceptor
 
 @final
 class Heartbeats(FrameInterceptor):
-    disabled: bool  # whether all heartbeats are dispatched: their time is charged to quotas
+    has_quota: Callable[[Any, str | None], bool] | None
+    """Called with the connection and the client id; whether a quota limits the client: its heartbeats are dispatched.
+    None = no quota limits the time of requests.
+    """
+
     def __init__(self) -> None: ...
     def register_callbacks(
         self,

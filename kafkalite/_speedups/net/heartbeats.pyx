@@ -7,7 +7,8 @@ group coordinator and writes the response. Rules:
    the member's last heartbeat: no record, no timer. The registered callbacks decide this.
 2. With an authorizer, the callback `authorized` knows whether the client is allowed to read the group. It decides
    nothing: a heartbeat without a kept decision is dispatched.
-3. Uncommon heartbeats (changes, tagged fields, malformed bytes) are left to the dispatcher.
+3. The heartbeats of a client whose time is charged to a quota (`has_quota`) are dispatched.
+4. Uncommon heartbeats (changes, tagged fields, malformed bytes) are left to the dispatcher.
 
 Sources: HeartbeatRequest.json, ConsumerGroupHeartbeatRequest.json and their responses, of Apache Kafka 4.3.
 """
@@ -45,7 +46,7 @@ cdef inline bint starts_empty(Span *span) noexcept:
 cdef class Heartbeats(FrameInterceptor):
     """See heartbeats.pyi."""
     cdef object classic, consumer, authorized
-    cdef public bint disabled
+    cdef public object has_quota
 
     def register_callbacks(self, *, classic, consumer, authorized=None):
         """Register the callbacks. See heartbeats.pyi."""
@@ -61,8 +62,6 @@ cdef class Heartbeats(FrameInterceptor):
     cdef bytes answer(self, Connection connection, const uint8_t *frame, Py_ssize_t size):
         cdef Span span
         cdef int16_t key, version
-        if self.disabled:
-            return None
         span.at = frame
         span.left = size
         key = take_i16(&span)
@@ -75,17 +74,20 @@ cdef class Heartbeats(FrameInterceptor):
         except UnicodeDecodeError:
             return None
 
-    cdef bint may_answer(self, Connection connection, str group) except -1:
+    cdef bint may_answer(self, Connection connection, str client, str group) except -1:
+        if self.has_quota is not None and self.has_quota(connection, client):
+            return False
         return self.authorized is None or self.authorized(connection, group)
 
     cdef bytes of_classic(self, Connection connection, const uint8_t *frame, Span *span, int16_t version):
         cdef bint flexible = version >= CLASSIC_FLEXIBLE_SINCE
         cdef Text group, member, instance
+        cdef str client
         cdef int32_t generation
         instance.at = NULL
         if version < 0 or version > CLASSIC_VERSION_MAX:
             return None
-        decoded(take_text(span, False))  # the client id: the dispatcher rejects invalid UTF-8
+        client = decoded(take_text(span, False))  # the dispatcher rejects invalid UTF-8
         if flexible and not starts_empty(span):
             return None
         group = take_text(span, flexible)
@@ -95,7 +97,7 @@ cdef class Heartbeats(FrameInterceptor):
             instance = take_text(span, flexible)
         if (flexible and not starts_empty(span)) or span.left != 0 or group.at == NULL or member.at == NULL:
             return None
-        if not self.may_answer(connection, decoded(group)):
+        if not self.may_answer(connection, client, decoded(group)):
             return None
         if not self.classic(decoded(group), decoded(member), decoded(instance), generation):
             return None
@@ -115,7 +117,7 @@ cdef class Heartbeats(FrameInterceptor):
         instance = take_text(span, True)
         if not has_no_changes(span, version) or group.at == NULL or member.at == NULL:
             return None
-        if not self.may_answer(connection, decoded(group)):
+        if not self.may_answer(connection, decoded(client), decoded(group)):
             return None
         interval_ms = self.consumer(
             decoded(group), decoded(member), decoded(instance), epoch, decoded(client), connection.peer_host

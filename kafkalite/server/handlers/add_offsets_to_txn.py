@@ -10,7 +10,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkalite.server.requests.call import CoordinatorCall
-from kafkalite.server.requests.transaction_errors import code_of_version
+from kafkalite.server.requests.transactions.error_codes import code_of_version
 from kafkalite.state.transactions.requests import AddPartitions
 from kafkalite.state.transactions.states import TransactionVersion
 

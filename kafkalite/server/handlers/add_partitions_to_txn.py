@@ -18,7 +18,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kafkalite.server.requests.call import TransactionCall
-from kafkalite.server.requests.transaction_errors import code_of_version
+from kafkalite.server.requests.transactions.error_codes import code_of_version
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.topic_names import is_internal
 from kafkalite.state.transactions.requests import AddPartitions, VerifyPartitions

@@ -16,7 +16,7 @@ from kafkalite.protocol.messages.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 from kafkalite.server.requests.call import TokenCall
-from kafkalite.server.security.token_requests import refusal_of_connection, requester_of
+from kafkalite.server.requests.token_requests import refusal_of_connection, requester_of
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.delegation_tokens import Change, Token, create
 

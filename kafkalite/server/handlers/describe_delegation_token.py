@@ -16,7 +16,7 @@ from kafkalite.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from kafkalite.server.requests.call import TokenCall
-from kafkalite.server.security.token_requests import requester_of, tokens_for
+from kafkalite.server.requests.token_requests import requester_of, tokens_for
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.delegation_tokens import Token, may_see
 

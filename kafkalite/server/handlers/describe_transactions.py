@@ -12,7 +12,7 @@ from kafkalite.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
 )
 from kafkalite.server.requests.call import TransactionCall
-from kafkalite.server.requests.transaction_states import STATE_NAMES
+from kafkalite.server.requests.transactions.states import STATE_NAMES
 from kafkalite.slicing import Steps
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.transactions.metadata import TransactionMetadata

@@ -9,7 +9,7 @@ from functools import partial
 
 from kafkalite.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kafkalite.server.requests.call import TransactionCall
-from kafkalite.server.requests.transaction_errors import code_of_version
+from kafkalite.server.requests.transactions.error_codes import code_of_version
 from kafkalite.state.transactions.requests import EndTransaction, ProducerId
 from kafkalite.state.transactions.states import TransactionVersion
 

@@ -6,32 +6,24 @@ they began with, as in Kafka.
 Source: KafkaApis.handleExpireTokenRequest of Apache Kafka 3.9.
 """
 
-from functools import partial
-
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Principal
 from kafkalite.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
 from kafkalite.server.requests.call import TokenCall
-from kafkalite.server.security.token_requests import requester_of, tokens_for
-from kafkalite.state.delegation_tokens import Change, expire
+from kafkalite.server.requests.token_requests import change_token
+from kafkalite.state.delegation_tokens import Change, Token, TokenTimes, expire
 
 
 def expire_delegation_token(call: TokenCall, request: ExpireDelegationTokenRequest) -> None:
     """Expire the token with the HMAC of the request; the response is sent when it is durable."""
-    answered = call.guard(partial(answer, call))
-    tokens = tokens_for(call.connection, call.context.tokens)
-    if isinstance(tokens, KafkaErrorCode):
-        answered(Change(tokens))
-        return
-    decide = partial(
-        expire,
-        principal=requester_of(call.connection),
-        period_ms=request.expiry_time_period_ms,
-        now_ms=call.context.clock.wall_ms(),
-    )
-    tokens.change(bytes(request.hmac), decide, answered)
+    period_ms = request.expiry_time_period_ms
+
+    def decide(token: Token, principal: Principal, _times: TokenTimes, now_ms: int) -> Change:
+        return expire(token, principal, period_ms, now_ms)
+
+    change_token(call, request.hmac, decide, answer)
 
 
 def answer(call: TokenCall, change: Change) -> None:

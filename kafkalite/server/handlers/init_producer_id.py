@@ -12,7 +12,7 @@ from functools import partial
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.server.requests.call import TransactionCall
-from kafkalite.server.requests.transaction_errors import code_of_version
+from kafkalite.server.requests.transactions.error_codes import code_of_version
 from kafkalite.state.transactions.requests import InitProducerId, ProducerId
 
 NONE = -1

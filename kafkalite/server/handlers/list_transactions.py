@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafkalite.server.requests.call import TransactionCall
-from kafkalite.server.requests.transaction_states import STATE_NAMES, TRANSIENT
+from kafkalite.server.requests.transactions.states import STATE_NAMES, TRANSIENT
 from kafkalite.state.authorizer.acls import AclOperation, AclResourceType
 from kafkalite.state.transactions.metadata import TransactionMetadata
 

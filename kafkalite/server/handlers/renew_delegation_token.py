@@ -3,30 +3,21 @@
 Source: KafkaApis.handleRenewTokenRequest of Apache Kafka 3.9.
 """
 
-from functools import partial
-
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Principal
 from kafkalite.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from kafkalite.server.requests.call import TokenCall
-from kafkalite.server.security.token_requests import requester_of, tokens_for
-from kafkalite.state.delegation_tokens import Change, renew
+from kafkalite.server.requests.token_requests import change_token
+from kafkalite.state.delegation_tokens import Change, Token, TokenTimes, renew
 
 
 def renew_delegation_token(call: TokenCall, request: RenewDelegationTokenRequest) -> None:
     """Renew the token with the HMAC of the request; the response is sent when it is durable."""
-    answered = call.guard(partial(answer, call))
-    tokens = tokens_for(call.connection, call.context.tokens)
-    if isinstance(tokens, KafkaErrorCode):
-        answered(Change(tokens))
-        return
-    decide = partial(
-        renew,
-        principal=requester_of(call.connection),
-        period_ms=request.renew_period_ms,
-        renewal_ms=tokens.times.renewal_ms,
-        now_ms=call.context.clock.wall_ms(),
-    )
-    tokens.change(bytes(request.hmac), decide, answered)
+    period_ms = request.renew_period_ms
+
+    def decide(token: Token, principal: Principal, times: TokenTimes, now_ms: int) -> Change:
+        return renew(token, principal, period_ms, times.renewal_ms, now_ms)
+
+    change_token(call, request.hmac, decide, answer)
 
 
 def answer(call: TokenCall, change: Change) -> None:

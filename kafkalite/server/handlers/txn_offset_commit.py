@@ -27,7 +27,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafkalite.server.requests.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.requests.group_responses import ended
-from kafkalite.server.requests.transaction_errors import code_of_version
+from kafkalite.server.requests.transactions.error_codes import code_of_version
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.machine import GroupMachine
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit

@@ -37,7 +37,7 @@ class Call(Generic[Context]):
         large: the request, where it has so many elements that it is freed in slices; else None.
         authorization: what its principal may do; None: there is no authorizer, so it may do everything.
         refused: entries that were refused before the handler runs, and the array of the response that gets them.
-        charge: what the request is charged; None: there are no client quotas.
+        charge: what the request is charged; None: no client quota limits its client.
 
     A handler returns the response, or None after it has kept the call to `answer` it later. A kept call is continued in
     a callback made by `guard`, or `fail` is called with any exception: no caller would end the request.

@@ -58,7 +58,7 @@ class Dispatcher:
         between_brokers: names of the listeners that serve the keys that only brokers send.
 
     Attributes:
-        quotas: what requests are charged to; None: no quota limits a client.
+        quotas: what requests are charged to, see `limit_clients`; None: no quota limits a client.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Dispatcher:
         self._log = log
         self._checks: Any = None
         self.quotas: BrokerQuotas | None = None
+        self._throttled_call: Any = None
 
     def request(self, reply: Reply, frame: memoryview) -> None:
         """Serve one frame; the reply is completed now or kept by the handler's call."""
@@ -94,6 +95,12 @@ class Dispatcher:
             self._not_decoded(reply, row, header, error)
         else:
             self._handle(self._new_call(reply, row, version, header), row, request)
+
+    def limit_clients(self, quotas: "BrokerQuotas | None") -> None:
+        """Charge the requests of clients that quotas limit; None = no quota limits a client."""
+        if quotas is not None and self._throttled_call is None:
+            self._throttled_call = import_module("kafkalite.server.requests.quotas.throttled_call").throttled_call
+        self.quotas = quotas
 
     def forget_loaded(self) -> None:
         """Compare the next request of each key with the level of the logger `kafkalite.requests`."""
@@ -196,9 +203,9 @@ class Dispatcher:
 
     def _new_call(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> Call[Any]:
         context = self._context
-        if self.quotas is not None:
-            new_call = import_module("kafkalite.server.requests.quotas.throttled_call").new_call
-            throttled: Call[Any] = new_call(self.quotas, context, reply, row.response, version, header)
+        quotas = self.quotas
+        if quotas is not None and quotas.limits(reply.connection, header.client_id):
+            throttled: Call[Any] = self._throttled_call(quotas, context, reply, row.response, version, header)
             return throttled
         if context.authorizer is None:
             return Call(context, reply, row.response, version, header)
@@ -213,7 +220,7 @@ class Dispatcher:
 
     def _handle(self, call: Call[Any], row: Row, request: Any) -> None:
         try:
-            if type(call) is Call:  # there are neither quotas nor an authorizer
+            if type(call) is Call:  # neither a quota limits the client nor is there an authorizer
                 self._serve(call, row, request)
                 return
             if call.charge is not None:

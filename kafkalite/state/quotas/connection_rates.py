@@ -6,7 +6,9 @@
    address does not use up the rate of others.
 3. The listener between brokers is exempt from the rate of the broker if there is another one.
 4. A throttle time is one window at most.
-5. An address has one limit, however its text is written: in upper case, with zeros, or as IPv4 in IPv6.
+5. An address has one limit and one count, however its text is written: in upper case, with zeros, as IPv4 in IPv6, or
+   with the interface of a link-local address. Two stored limits of one address are those of one key: the last one
+   applies (InetAddress.equals).
 
 Source: ConnectionQuotas in SocketServer.scala.
 """
@@ -72,9 +74,9 @@ class ConnectionRates:
         if address is None:
             self._default = limit
         elif limit is None:
-            self._addresses.pop(normalize(address), None)
+            self._addresses.pop(canonical(address), None)
         else:
-            self._addresses[normalize(address)] = limit
+            self._addresses[canonical(address)] = limit
         for known, meter in list(self._meters.items()):
             changed = self._addresses.get(known, self._default)
             if changed is None:
@@ -94,7 +96,7 @@ class ConnectionRates:
         if listener in self._listeners:
             charged.append(self._listeners[listener])
         listener_ms = max((meter.record(1, now_ms) for meter in charged), default=0)
-        own = self._of(address)
+        own = self._of(canonical(address)) if self._addresses or self._default is not None else None
         if own is not None:
             address_ms = own.throttle_ms_after(1, now_ms)
             if address_ms:
@@ -127,10 +129,10 @@ class ConnectionRates:
         return RateMeter(limit, self._windows, self._windows.size_ms)
 
 
-def normalize(address: str) -> str:
-    """Return an address as the socket of a client has it; a host name, which Kafka resolves, is unchanged."""
+def canonical(address: str) -> str:
+    """Return the one text of an address; a host name, which Kafka resolves, is unchanged."""
     try:
-        ip = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
     ipv4 = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None

@@ -25,6 +25,7 @@ from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kafkalite.server.requests.quotas.charge import Charge
 from kafkalite.testing.virtual_clock import VirtualClock
 from tests.kit.server import Client, Hub, Wire, batch, fetch_request, fetched, produce_request, running, stopped_time
 
@@ -108,6 +109,30 @@ async def test_produce_is_answered_at_once_and_the_connection_muted(quotas: Quot
     quotas.pass_ms(1)
     assert len(wire.answers()) == 1 and quotas.muted == 0
     assert quotas.metric("kafkalite_throttled_requests_total", quota="produce") == 1
+
+
+async def test_client_without_a_quota_is_served_as_without_quotas(
+    quotas: Quotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the requests of clients with a quota are charged; a changed quota applies to the next request."""
+    charged: list[str] = []
+    begin = Charge.begin
+    monkeypatch.setattr(Charge, "begin", lambda charge, *row, **more: (
+        charged.append(charge._client[0]), begin(charge, *row, **more)
+    ))  # fmt: skip
+    quotas.limit(("user", "alice"), producer_byte_rate=1e9)
+    wires = [quotas.wire(), quotas.wire(Principal("User", "bob")), quotas.wire(None)]
+    for wire in wires:
+        wire.send(METADATA, produce(), fetch())
+        assert len(wire.answers()) == 3
+    assert charged == ["alice"] * 3
+    quotas.limit(("user", "alice"))
+    quotas.limit(("user", "bob"), ("client-id", "wire"), request_percentage=1e9)
+    charged.clear()
+    for wire in wires:
+        wire.send(METADATA)
+        assert len(wire.answers()) == 1
+    assert charged == ["bob"]
 
 
 async def test_requests_of_one_segment_are_parsed_one_after_another(quotas: Quotas) -> None:
@@ -215,7 +240,8 @@ async def test_time_of_requests_is_charged(quotas: Quotas) -> None:
     quotas.limit(("user", "alice"), request_percentage=1e-5)  # 10 us in all windows
     wire = quotas.wire()
     commit = OffsetCommitRequest(group_id="g", topics=[]), 8
-    assert quotas.client.broker.heartbeats.disabled, "heartbeats are dispatched, and charged"
+    has_quota = quotas.client.broker.heartbeats.has_quota
+    assert has_quota is not None and has_quota(wire.connection, "wire"), "heartbeats are dispatched, and charged"
     for request in (METADATA, produce(), fetch(), commit):
         wire.send(request)
         response = await wire.answer()
@@ -226,7 +252,7 @@ async def test_time_of_requests_is_charged(quotas: Quotas) -> None:
     quotas.limit(("user", "alice"))
     wire.send(METADATA, produce())
     assert [each.throttle_time_ms for each in wire.answers()] == [0, 0]
-    assert quotas.client.broker.dispatcher.quotas is None and not quotas.client.broker.heartbeats.disabled
+    assert quotas.client.broker.dispatcher.quotas is None and quotas.client.broker.heartbeats.has_quota is None
 
 
 def new_topics(*names: str, partitions: int) -> CreateTopicsRequest:

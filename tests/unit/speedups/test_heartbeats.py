@@ -177,6 +177,19 @@ def test_heartbeats_that_the_callback_declines_are_dispatched() -> None:
     assert rig.ask(*frames) == b"" and rig.service.dispatched == frames and len(rig.service.asked) == 2
 
 
+def test_heartbeats_of_a_client_with_a_quota_are_dispatched() -> None:
+    rig = Rig()
+    rig.service.quick.has_quota = lambda connection, client: connection is rig.client.connection and client == "slow"
+    for client_id, dispatched in (("slow", True), ("fast", False), (None, False)):
+        frames = [encode_request(heartbeat(random.Random(1), version), version, 1, client_id) for version in range(5)]
+        frames.append(encode_request(consumer_heartbeat(random.Random(1)), 1, 2, client_id))
+        rig.ask(*frames)
+        assert rig.service.dispatched == (frames if dispatched else [])
+        rig.service.dispatched.clear()
+        assert bool(rig.service.asked) is not dispatched
+        rig = Rig() if dispatched else rig
+
+
 def test_heartbeats_without_a_callback_are_dispatched() -> None:
     rig = Rig()
     frame = encode_request(heartbeat(random.Random(1), 4), 4, 1, "c")

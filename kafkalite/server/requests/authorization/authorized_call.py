@@ -50,6 +50,12 @@ def authorized_call(
         context, reply, response_type, version, header: as for `Call`; the context has an authorizer.
     """
     call: AuthorizedCall[Any] = AuthorizedCall(context, reply, response_type, version, header)
-    call.authorization = decisions_of(context.authorizer, reply.connection).authorization(response_type)
-    call.refused = call.refused_topics = None
+    authorize(call)
     return call
+
+
+def authorize(call: AuthorizedCall[Any]) -> None:
+    """Set what the principal of a new call may do."""
+    decisions = decisions_of(call.context.authorizer, call.reply.connection)
+    call.authorization = decisions.authorization(call.response_type)
+    call.refused = call.refused_topics = None

@@ -11,7 +11,7 @@ from kafkalite.clock import Clock
 from kafkalite.cluster.configs.client_quotas import CLIENT_ID, IP, USER, QuotaEntity, values_of
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.metrics import Registry
-from kafkalite.model import ANONYMOUS
+from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.server.process.listeners import creation_rates
 from kafkalite.server.requests.quotas.muted_connections import MutedConnections
 from kafkalite.state.quotas.client_limits import NO_NAME, ClientLimits
@@ -21,6 +21,8 @@ from kafkalite.state.quotas.rates import Windows
 
 PRODUCE, FETCH, REQUEST, MUTATION = "produce", "fetch", "request", "controller-mutation"
 CONNECTION_RATE = "connection_creation_rate"
+KEPT_CLIENTS_MAX = 20_000  # of which is known whether a quota limits them; client ids may be random
+KEPT_CHARACTERS_MAX = 250  # of a client id
 
 
 class LimitedBroker(Protocol):
@@ -52,6 +54,7 @@ class BrokerQuotas:
         mutations = Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
         self._broker = broker
         self._known: dict[QuotaEntity, dict[str, float]] = {}
+        self._limited: dict[tuple[Principal | None, str | None], bool] = {}  # by principal and client id
         self.producer = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows))
         self.consumer = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows))
         self.request = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows, windows.size_ms))
@@ -79,6 +82,26 @@ class BrokerQuotas:
     def limits_clients(self) -> bool:
         """Whether there are quotas of users or client ids."""
         return bool(self.producer or self.consumer or self.request or self.mutation)
+
+    def limits(self, connection: Connection, client_id: str | None) -> bool:
+        """Return whether a quota limits a client. Each request asks, so the answers are kept until a quota changes.
+
+        Arguments:
+            connection: of the client.
+            client_id: of the request, None without one.
+        """
+        client = connection.principal, client_id
+        try:
+            return self._limited[client]
+        except KeyError:
+            names = user_of(connection), client_id or ""
+            subjects = self.producer, self.consumer, self.request, self.mutation
+            limited = any(each.limit_of(*names) is not None for each in subjects)
+            if len(self._limited) >= KEPT_CLIENTS_MAX:
+                self._limited.clear()
+            if len(names[1]) <= KEPT_CHARACTERS_MAX:
+                self._limited[client] = limited
+            return limited
 
     def now_ms(self) -> int:
         """Return the time of all rates."""
@@ -113,6 +136,7 @@ class BrokerQuotas:
         if IP in names:
             self.connections.limit_address(names[IP], values.get(CONNECTION_RATE))
             return
+        self._limited.clear()
         pair = names.get(USER, NO_NAME), names.get(CLIENT_ID, NO_NAME)
         self.producer.set(pair, values.get("producer_byte_rate"))
         self.consumer.set(pair, values.get("consumer_byte_rate"))

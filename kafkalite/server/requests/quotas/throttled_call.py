@@ -1,4 +1,4 @@
-"""Calls of a broker with client quotas: they charge their requests, and throttle the clients (KIP-219)."""
+"""Calls of clients with quotas: they charge their requests, and throttle the clients (KIP-219)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -7,8 +7,7 @@ from kafkalite._speedups.codec import RequestHeader
 from kafkalite._speedups.net.framing import Reply
 from kafkalite.cluster.changes import Refusal
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall
-from kafkalite.server.requests.authorization.decision_cache import decisions_of
+from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall, authorize
 from kafkalite.server.requests.call import Call, Context
 from kafkalite.server.requests.quotas.broker_quotas import BrokerQuotas
 from kafkalite.server.requests.quotas.charge import FETCH_KEY, Charge
@@ -104,18 +103,18 @@ class Throttling(Base):
 
 
 class ThrottledCall(Throttling, Call[Context]):
-    """A call of a broker with quotas and without an authorizer. `new_call` makes it."""
+    """A call of a broker with quotas and without an authorizer. `throttled_call` makes it."""
 
     __slots__ = ("charge",)
 
 
 class ThrottledAuthorizedCall(Throttling, AuthorizedCall[Context]):
-    """A call of a broker with quotas and an authorizer. `new_call` makes it."""
+    """A call of a broker with quotas and an authorizer. `throttled_call` makes it."""
 
     __slots__ = ("charge",)
 
 
-def new_call(
+def throttled_call(
     quotas: BrokerQuotas, context: Any, reply: Reply, response_type: type[Any], version: int, header: RequestHeader
 ) -> Call[Any]:
     """Return the call of a request.
@@ -129,7 +128,6 @@ def new_call(
         call = ThrottledCall(context, reply, response_type, version, header)
     else:
         call = ThrottledAuthorizedCall(context, reply, response_type, version, header)
-        call.authorization = decisions_of(context.authorizer, reply.connection).authorization(response_type)
-        call.refused = call.refused_topics = None
+        authorize(call)
     call.charge = Charge(quotas, reply, header.client_id or "")
     return call

@@ -66,7 +66,13 @@ def test_number_of_addresses_is_bounded(monkeypatch) -> None:  # type: ignore[no
 
 @pytest.mark.parametrize(
     ("written", "host"),
-    [("2001:0DB8::1", "2001:db8::1"), ("::ffff:10.0.0.9", "10.0.0.9"), ("broker.example", "broker.example")],
+    [
+        ("2001:0DB8::1", "2001:db8::1"),
+        ("::ffff:10.0.0.9", "10.0.0.9"),
+        ("10.0.0.9", "::ffff:a00:9"),
+        ("fe80::1", "fe80::1%eth0"),
+        ("broker.example", "broker.example"),
+    ],
 )
 def test_address_has_its_limit_however_it_is_written(written: str, host: str) -> None:
     rates = ConnectionRates(WINDOWS)
@@ -74,3 +80,13 @@ def test_address_has_its_limit_however_it_is_written(written: str, host: str) ->
     assert accept(rates, 50, host=host).address_ms > 0
     rates.limit_address(host, None)
     assert accept(rates, 50, host=host) == ADMITTED and not rates
+
+
+def test_spellings_of_one_address_are_counted_together() -> None:
+    rates = ConnectionRates(WINDOWS)
+    rates.limit_address(None, 2)
+    assert accept(rates, 2, host="10.0.0.9") == ADMITTED
+    assert accept(rates, 1, host="::ffff:10.0.0.9").address_ms > 0
+    rates.limit_address("10.0.0.9", 100)
+    assert accept(rates, 50, host="::ffff:0a00:0009") == ADMITTED, "one limit"
+    assert len(rates._meters) == 1

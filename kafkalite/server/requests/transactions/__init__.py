@@ -1,0 +1,1 @@
+"""What the requests of transactional producers have in common."""
