@@ -71,11 +71,14 @@ Examples:
 @json_option
 @command_runner
 async def list_(cluster: Cluster, as_json: bool, **named: Any) -> None:
-    """List quotas: all, or those of entities with these names."""
+    """List quotas: all, or those of entities with these names.
+
+    With --json an entity is an object of its types (user, client-id, ip); null = the default.
+    """
     async with connect(cluster) as admin:
         found = await admin.quotas.describe(names_of(named) or None)
     rows = [
-        (describe(entity), key, whole(value))
+        (dict(entity.names) if as_json else describe(entity), key, whole(value))
         for entity, values in sorted(found.items(), key=lambda pair: describe(pair[0]))
         for key, value in sorted(values.items())
     ]

@@ -5,13 +5,14 @@ request is not changed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 
 from kafkalite.callbacks import FanIn
 from kafkalite.cluster.changes import Refusal, RefusedError
 from kafkalite.cluster.configs.client_quotas import QuotaEntity, changed_texts, entity_of
 from kafkalite.cluster.configs.quota_writes import QuotaChange
+from kafkalite.coordination.znodes.quotas import DEFAULT
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kafkalite.server.requests.call import AdminCall
@@ -81,9 +82,17 @@ def alter(
         def changed(refusal: Refusal | None) -> None:
             if refusal is None:
                 context.quotas.change(entity, texts)
+                call.log_change(context.audit_log, "changed", "quota", describe(entity, texts))
             then(refusal)
 
         QuotaChange(context.metadata, entity, texts, notify=context.in_cluster, then=changed).start()
+
+
+def describe(entity: QuotaEntity, texts: Mapping[str, str | None]) -> str:
+    """Return a change for the audit log, such as `of user alice: producer_byte_rate=10, consumer_byte_rate removed`."""
+    names = ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in entity.names)
+    values = ", ".join(f"{key} removed" if text is None else f"{key}={text}" for key, text in texts.items())
+    return f"of {names}: {values}"
 
 
 def answer(call: AdminCall, entries: list[Asked], outcomes: list[Refusal | None]) -> None:

@@ -44,6 +44,11 @@ class UserChange(NamedTuple):
     user: str
     texts: Texts
 
+    def __str__(self) -> str:
+        """The changes without the credentials, such as `alice: SCRAM-SHA-256 set`."""
+        changes = (f"{mechanism} {'deleted' if text is None else 'set'}" for mechanism, text in self.texts.items())
+        return f"{self.user}: {', '.join(changes)}"
+
     def check(self, before: Mapping[str, str]) -> Refusal | None:
         """Return why the settings of the user do not allow the change."""
         if all(text is not None or mechanism in before for mechanism, text in self.texts.items()):
@@ -82,8 +87,10 @@ def alter(call: UserCall, change: UserChange, then: Callable[[Refusal | None], N
     context = call.context
 
     def written(refusal: Refusal | None) -> None:
-        if refusal is None and context.credentials is not None:
-            context.credentials.change(change.user, change.texts)
+        if refusal is None:
+            call.log_change(context.audit_log, "changed", "user", str(change))
+            if context.credentials is not None:
+                context.credentials.change(change.user, change.texts)
         then(refusal)
 
     entity = entity_of([("user", change.user)])

@@ -8,7 +8,7 @@ from kafkalite._speedups.codec import RequestHeader, encode_parts, response_head
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.callbacks import Completion
 from kafkalite.clock import Outcome
-from kafkalite.model import Node
+from kafkalite.model import ANONYMOUS, Node
 from kafkalite.server.requests import context
 from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.server.requests.response_arrays import ResponseArray
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imported with an authorizer, or with quotas
     from kafkalite.cluster.changes import Refusal
     from kafkalite.server.requests.authorization.decision_cache import KeptAuthorization
     from kafkalite.server.requests.quotas.charge import Charge
+    from kafkalite.server.security.audit_log import AuditLog
 
 Arguments = ParamSpec("Arguments")
 Item = TypeVar("Item")
@@ -108,6 +109,11 @@ class Call(Generic[Context]):
                 return
             self.reply.close("internal error: the answer cannot be encoded")
             raise
+
+    def log_change(self, audit_log: "AuditLog", what: str, subject: str, text: str) -> None:
+        """Write to the audit log that the client has changed something; arguments as of `AuditLog.record_change`."""
+        connection = self.connection
+        audit_log.record_change(connection.principal or ANONYMOUS, connection.peer_host, what, subject, text)
 
     def add_refused(self, response: Any) -> None:
         """Add the refused entries to the response; see `AuthorizedCall`."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.server.hosting.marker_writer import MarkerWriter
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
+    from kafkalite.server.security.audit_log import AuditLog
     from kafkalite.server.security.authorization import AuditedAuthorizer
     from kafkalite.state.controller.effects import Completion
 
@@ -141,6 +142,10 @@ class AdminContext(ClusterContext, Protocol):
     """What administrators ask about the cluster as a whole."""
 
     group_configs: dict[str, dict[str, str]]
+
+    @property
+    def audit_log(self) -> "AuditLog":
+        """The audit log, for changed users and quotas."""
 
     @property
     def quotas(self) -> StoredQuotas:

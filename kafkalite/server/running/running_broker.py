@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kafkalite.server.hosting.replica_moves import ReplicaMoves
     from kafkalite.server.requests.first_image import FirstImage
     from kafkalite.server.running.quota_limits import QuotaLimits
+    from kafkalite.server.security.audit_log import AuditLog
     from kafkalite.server.security.authorization import AuditedAuthorizer
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -165,6 +166,15 @@ class RunningBroker(ABC):
             return create_authorizer(self.config, self.store.session, self.clock, notify=self.in_cluster)
         except ValueError as error:
             raise StartError(str(error)) from error
+
+    @cached_property
+    def audit_log(self) -> "AuditLog":
+        """The audit log of changed users and quotas: that of the authorizer, if there is one."""
+        if self.authorizer is not None:
+            return self.authorizer.audit_log
+        from kafkalite.server.security.audit_log import AuditLog  # with the first change
+
+        return AuditLog(self.clock)
 
     async def _load_rights(self) -> None:
         """Read the ACLs, the users and the tokens before the first connection. Raises StartError."""

@@ -12,7 +12,6 @@ from kafkalite.clock import Clock
 from kafkalite.model import Principal
 from kafkalite.state.authorizer.acls import (
     NAME_CHARACTERS_MAX,
-    AclBinding,
     AclOperation,
     AclResourceType,
     PatternType,
@@ -24,6 +23,7 @@ from kafkalite.state.authorizer.interface import Decision
 LOGGER = logging.getLogger("kafkalite.authorizer")
 LINES_PER_S = 50
 PERIOD_S = 1.0
+CHARACTERS_MAX = 2_000  # of a change; names come from clients
 
 
 class Action(NamedTuple):
@@ -92,20 +92,22 @@ class AuditLog:
             extra={"fields": fields},
         )
 
-    def record_change(self, principal: Principal, host: str, what: str, binding: AclBinding) -> None:
-        """Log that a principal has changed an ACL.
+    def record_change(self, principal: Principal, host: str, what: str, subject: str, text: str) -> None:
+        """Log that a principal has changed what limits clients.
 
         Arguments:
             principal: of the connection.
             host: the address of the client.
-            what: `created` or `deleted`.
-            binding: the ACL.
+            what: has happened, such as `created`.
+            subject: `ACL`, `quota` or `user`.
+            text: the ACL, or the entity and its changes; without secrets.
         """
         if not LOGGER.isEnabledFor(logging.INFO) or not self._counted(principal):
             return
-        fields = {"principal": str(principal), "host": java_address(host), "change": what, "acl": str(binding)}
-        text = "Principal = %s from host = %s has %s ACL %s"
-        LOGGER.info(text, *fields.values(), extra={"fields": fields})
+        names = {"principal": str(principal), "host": java_address(host), "change": what}
+        fields = {**names, subject.lower(): text[:CHARACTERS_MAX]}
+        line = "Principal = %s from host = %s has %s %s %s"
+        LOGGER.info(line, *names.values(), subject, text[:CHARACTERS_MAX], extra={"fields": fields})
 
     def _counted(self, principal: Principal) -> bool:
         """Count a line; returns whether it may be logged."""

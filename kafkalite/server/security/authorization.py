@@ -95,7 +95,7 @@ class Authorization:
 
     def log_change(self, what: str, binding: AclBinding) -> None:
         """Write to the audit log that the principal has `created` or `deleted` an ACL."""
-        self._audited.audit_log.record_change(self.principal, self.host, what, binding)
+        self._audited.audit_log.record_change(self.principal, self.host, what, "ACL", str(binding))
 
 
 class AuditedAuthorizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,19 @@ async def test_an_entity_that_occurs_twice_is_not_changed(client: Client) -> Non
 async def test_validation_alone_stores_nothing(client: Client) -> None:
     assert await alter(client, entry({USER: "a"}, **{PRODUCER: 2.0}), validate_only=True, version=0) == [0]
     assert stored(client.broker) == {}
+
+
+async def test_changed_quotas_are_in_the_audit_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkalite.authorizer")
+    both = entry({USER: "a", CLIENT: None}, **{PRODUCER: 2.0, CONSUMER: None})
+    assert await alter(client, both, entry({USER: "b"}, **{PRODUCER: -1.0})) == [0, INVALID]
+    assert await alter(client, entry({USER: "c"}, **{PRODUCER: 2.0}), validate_only=True) == [0]
+    (record,) = caplog.records
+    host = client.broker.address.rpartition(":")[0]
+    text = f"of user a, client-id <default>: {PRODUCER}=2, {CONSUMER} removed"
+    assert record.getMessage() == f"Principal = User:ANONYMOUS from host = {host} has changed quota {text}"
+    names = {"principal": "User:ANONYMOUS", "host": host, "change": "changed"}
+    assert record.fields == {**names, "quota": text}  # type: ignore[attr-defined]
 
 
 async def test_removed_quotas_leave_no_nodes(client: Client) -> None:

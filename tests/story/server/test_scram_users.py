@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,19 @@ async def test_users_are_created_described_and_deleted() -> None:
         assert await describe(client, "alice", "unknown") == {"alice": {SHA_512: 4096}, "unknown": MISSING}
         assert await alter(client, gone("alice", SHA_512)) == {"alice": 0}
         assert await node(client.broker, "alice") is None
+
+
+async def test_changed_users_are_in_the_audit_log_without_credentials(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkalite.authorizer")
+    async with running(settings=SETTINGS) as client:
+        await alter(client, new("alice"), new("alice", SHA_512))
+        await alter(client, gone("alice"), gone("bob"))
+    lines = [each.getMessage() for each in caplog.records if each.name == "kafkalite.authorizer"]
+    assert [line.partition(" has changed ")[2] for line in lines] == [
+        "user alice: SCRAM-SHA-256 set, SCRAM-SHA-512 set",
+        "user alice: SCRAM-SHA-256 deleted",
+    ]
+    assert all(line.startswith("Principal = User:ANONYMOUS from host = ") for line in lines)
 
 
 async def test_credentials_survive_a_restart(tmp_path: Path) -> None:
