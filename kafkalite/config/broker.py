@@ -175,6 +175,11 @@ class BrokerConfig:
     delegation_token_expiry_time_ms: int = from_row()
     delegation_token_expiry_check_interval_ms: int = from_row()
     kafkalite_delegation_token_max_per_owner: int = from_row()
+    kafkalite_principal_max_connections: int = from_row()
+    kafkalite_principal_max_fetch_sessions: int = from_row()
+    kafkalite_principal_max_groups: int = from_row()
+    kafkalite_principal_max_transactional_ids: int = from_row()
+    kafkalite_principal_max_producer_ids: int = from_row()
     kafkalite_client_timeout_max_ms: int = from_row()
     num_partitions: int = from_row()
     default_replication_factor: int = from_row()
@@ -363,6 +368,11 @@ class BrokerConfig:
         from kafkalite.config.partition_counts import parse_partition_counts  # few brokers set it
 
         return parse_partition_counts(text)
+
+    @property
+    def limits_principals(self) -> bool:
+        """Whether there is a limit of what one principal holds."""
+        return any(value for name, value in self.values.items() if name.startswith("kafkalite.principal.max."))
 
     def _read_log_dirs(self) -> tuple[str, ...]:
         several, one = self.values["log.dirs"], self.values["log.dir"]

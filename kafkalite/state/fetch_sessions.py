@@ -9,7 +9,8 @@ A pure machine: it has sessions, epochs and eviction; of a partition it stores o
 5. All sessions together take at most `bytes_max` bytes: a new session that does not fit is not opened, and a session
    that grows beyond the limit is closed. A client without a session names all its partitions each time.
 6. A session belongs to the principal that opened it: for others it does not exist.
-7. A session can be evicted if it was idle for `EVICTION_MS`; for a slot also if it is that old and its number of
+7. A principal may have a limit of sessions: a further one is not opened.
+8. A session can be evicted if it was idle for `EVICTION_MS`; for a slot also if it is that old and its number of
    partitions has fewer binary digits than that of the new one. Finding one takes the same time for any number.
 
 Kafka counts sessions only, keeps them until their slot is needed, and evicts the smallest old one for a larger one.
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import Principal
+from kafkalite.model import ANONYMOUS, Principal
+from kafkalite.state.quotas.holdings import Holdings
 
 EVICTION_MS = 120_000
 PARTITION_BYTES = 360  # measured: the entry, its key, the numbers of the request and of the response
@@ -205,6 +207,7 @@ class FetchSessions:
 
     Attributes:
         of_replicas: the sessions of replicas (`replica_sessions`), None before the first one.
+        holdings: the sessions of each principal, None = a principal has no limit.
     """
 
     def __init__(
@@ -220,6 +223,7 @@ class FetchSessions:
         self._free = free
         self.memory_bytes = 0
         self.of_replicas: SessionsOfOwners | None = None
+        self.holdings: Holdings[int] | None = None
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self._by_owner: dict[Hashable, dict[int, FetchSession]] = {}
         self._by_size: list[dict[int, FetchSession]] = []  # by size class, the longest in its class first
@@ -266,11 +270,13 @@ class FetchSessions:
 
     def open(self, session: FetchSession) -> int:
         """Open a new session with the partitions of a full request; return its id, or 0 if the session does not fit."""
-        if not session.partitions or not self._evict_for(session):
+        if not session.partitions or not self._is_admitted(session) or not self._evict_for(session):
             self._free(session.partitions)
             return SESSION_NONE
         session.id = self.new_id()
         session.epoch = 1
+        if self.holdings is not None:
+            self.holdings.take(session.principal or ANONYMOUS, session.id)
         self._sessions[session.id] = session
         self._by_owner.setdefault(session.owner, {})[session.id] = session
         self.recount(session)
@@ -304,6 +310,8 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.memory_bytes -= session.counted_bytes
+            if self.holdings is not None:
+                self.holdings.release(session_id)
             self._disown(session)
             self._by_size[session.size_class].pop(session_id)
             self._free(session.partitions)
@@ -320,6 +328,9 @@ class FetchSessions:
         while self._is_used(session_id := self._new_id()):
             pass
         return session_id
+
+    def _is_admitted(self, session: FetchSession) -> bool:
+        return self.holdings is None or self.holdings.has_space(session.principal or ANONYMOUS)
 
     def _is_used(self, session_id: int) -> bool:
         if session_id in self._sessions or session_id == SESSION_NONE:

@@ -42,6 +42,11 @@ class GroupService:
         """The partition of a group in `__consumer_offsets`."""
         return self._runtime.partition_for(group)
 
+    def exists(self, group: str) -> bool | None:
+        """Whether there is a group; None: its shard is loading, or another broker has it."""
+        machine = self._runtime.machine(self.partition_for(group))
+        return None if machine is None else group in machine
+
     def ensure_topic(self, then: Callable[[int], None]) -> None:
         """Create `__consumer_offsets` unless it exists; calls `then` with 0 or COORDINATOR_NOT_AVAILABLE."""
         self._runtime.ensure_topic(then)

@@ -39,6 +39,11 @@ class TransactionService:
     def __init__(self, runtime: CoordinatorRuntime[TransactionMachine]) -> None:
         self._runtime = runtime
 
+    def exists(self, transactional_id: str) -> bool | None:
+        """Whether there is a transactional id; None: its shard is loading, or another broker has it."""
+        machine = self._runtime.machine(self._runtime.partition_for(transactional_id))
+        return None if machine is None else transactional_id in machine.transactions
+
     def init_producer_id(self, request: InitProducerId, completion: Completing) -> None:
         """Begin a session of a producer; the result is a `ProducerId`."""
         self._submit(request, TransactionMachine.init_producer_id, completion)

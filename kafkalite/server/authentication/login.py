@@ -6,6 +6,7 @@
    nothing is received, and only the small response is kept. All reasons have the same text; the log has the reason.
 3. After the end of a session only SaslHandshake is served. Times are monotonic: steps of the clock move no session.
 4. Hashes and signatures are computed by jobs; no request of the connection is served meanwhile.
+5. A connection above the limit of its principal is closed without a response.
 
 `exchange` applies the messages of the mechanism, and rejects a change of user or mechanism.
 """
@@ -42,6 +43,7 @@ class ListenerLogin(NamedTuple):
         delay_s: between a failure and its response.
         clock, offload, log: of the broker.
         serve: serves an allowed request.
+        admits: whether the limits of its principal admit a connection that is authenticated now.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ListenerLogin(NamedTuple):
     offload: Offload
     log: RateLimitedLog
     serve: Serve
+    admits: Callable[[Connection], bool]
 
     def now(self) -> float:
         """The wall clock in seconds of the epoch, which the expiry of a token is compared with."""
@@ -146,7 +149,7 @@ class Login:
         elif self._server.authenticating:
             respond(step)
         else:
-            self._accepted(step, respond)
+            self._accepted(reply, step, respond)
 
     def _job_done(self, reply: Reply, respond: Respond, outcome: Outcome) -> None:
         reply.resume(pinned=False)
@@ -159,7 +162,7 @@ class Login:
         self._listener.log(logging.ERROR, "sasl job", "a login by %s failed", self._mechanism, exc_info=outcome.error)
         reply.close("internal error")
 
-    def _accepted(self, answer: Answer, respond: Respond) -> None:
+    def _accepted(self, reply: Reply, answer: Answer, respond: Respond) -> None:
         name = self._server.name
         assert name is not None
         connection, again = self._connection, self._connection.principal is not None
@@ -168,6 +171,10 @@ class Login:
         if longest_ms:
             lifetime_ms = min(lifetime_ms or longest_ms, longest_ms)
         connection.principal = Principal(USER, name)
+        if not self._listener.admits(connection):
+            self._server.failed = True
+            reply.close("its principal has too many connections")
+            return
         self.by_token = self._server.by_token
         self._begin_session(lifetime_ms)
         what = "has authenticated again" if again else "is authenticated"

@@ -52,6 +52,7 @@ def require_logins(
             resources.offload,
             log,
             serve,
+            service.admits,
         )
         for each in listeners_with_sasl(first)
     ]

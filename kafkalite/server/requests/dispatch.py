@@ -29,7 +29,8 @@ from kafkalite.server.requests.call import Call
 from kafkalite.server.requests.context import HandlerContext
 from kafkalite.state.fetch_sessions import FetchSessions
 
-if TYPE_CHECKING:  # imported with the first quota
+if TYPE_CHECKING:  # imported with the first limit of principals, or quota
+    from kafkalite.server.requests.limits.principal_limits import PrincipalLimits
     from kafkalite.server.requests.quotas.broker_quotas import BrokerQuotas
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -58,6 +59,7 @@ class Dispatcher:
         between_brokers: names of the listeners that serve the keys that only brokers send.
 
     Attributes:
+        limits: of what one principal holds; None = there are none.
         quotas: what requests are charged to, see `limit_clients`; None: no quota limits a client.
     """
 
@@ -72,6 +74,7 @@ class Dispatcher:
         self._loaded: dict[int, Row] = {}  # those that were requested
         self._log = log
         self._checks: Any = None
+        self.limits: PrincipalLimits | None = None
         self.quotas: BrokerQuotas | None = None
         self._throttled_call: Any = None
 
@@ -239,7 +242,9 @@ class Dispatcher:
             self.unforeseen(call, error)
 
     def _serve(self, call: Call[Any], row: Row, request: Any) -> None:
-        response = row.handler(call, request)
+        response = None if self.limits is None else self.limits.refusal(call, request)
+        if response is None:
+            response = row.handler(call, request)
         if response is not None:
             call.answer(response)
         else:
@@ -314,12 +319,22 @@ class BrokerService:
         self.connections += 1
         if self._authentication is not None:
             self._authentication.connected(connection)
+        if connection.authenticated and not self.admits(connection):
+            self.connections -= 1
+            return False
         host, port = connection.peer_host, connection.peer_port
         CONNECTIONS.debug("%s:%d connected to %s; %d connections", host, port, connection.listener, self.connections)
         return True
 
+    def admits(self, connection: Connection) -> bool:
+        """Whether the limits of its principal, which is known now, admit a connection."""
+        limits = self._dispatcher.limits
+        return limits is None or limits.admits(connection)
+
     def disconnected(self, connection: Connection) -> None:
         self.connections -= 1
+        if self._dispatcher.limits is not None:
+            self._dispatcher.limits.disconnected(connection)
         host, port = connection.peer_host, connection.peer_port
         CONNECTIONS.debug("%s:%d disconnected: %s; %d connections", host, port, connection.reason, self.connections)
         self._fetch_sessions.disconnected(connection)

@@ -142,6 +142,7 @@ class RunningBroker(ABC):
         )
         between_brokers = (config.listener_between_brokers, *config.kafkalite_inter_broker_additional_listeners)
         self.dispatcher = Dispatcher(self, self.rows, resources.log, between_brokers)
+        self._limit_principals()
         self.heartbeats = Heartbeats()
         service = self._with_logins(BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions))
         self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
@@ -154,6 +155,13 @@ class RunningBroker(ABC):
             "Repeated batches of idempotent producers that were answered with their first offset.",
             lambda: self.logs.duplicates,
         )
+
+    def _limit_principals(self) -> None:
+        if self.config.limits_principals:
+            from kafkalite.server.requests.limits.principal_limits import PrincipalLimits  # most brokers have none
+
+            self.dispatcher.limits = limits = PrincipalLimits(self, self._resources.log)
+            self.fetch_sessions.holdings = limits.fetch_sessions
 
     @cached_property
     def authorizer(self) -> "AuditedAuthorizer | None":

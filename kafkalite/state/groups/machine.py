@@ -166,6 +166,10 @@ class GroupMachine:
         effects.answer(token, GroupsDeleted(tuple(errors)))
         return effects
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a group with this name, or offsets without one."""
+        return name in self.registry or name in self.offsets
+
     def names(self) -> list[str]:
         """The names of all groups, for `expire_offsets`."""
         return self.registry.names() + self.simple()

@@ -456,3 +456,24 @@ def test_jaas_texts_are_read_as_by_java() -> None:
 
 def test_authentication_errors_of_mechanisms_have_no_secret() -> None:
     assert PASSWORD not in repr(AuthenticationError("invalid user name or password"))
+
+
+async def test_connection_above_the_limit_of_its_principal_is_closed_after_the_login() -> None:
+    limit = {"kafkalite.principal.max.connections": "1", "super.users": "User:bob"}
+    async with started(**limit) as broker, dialled(broker) as first, dialled(broker) as second:
+        assert (await first.log_in(plain())).error_code == 0
+        assert await second.closes(second.log_in(plain()))
+        assert (await first.log_in(plain())).error_code == 0, "a renewed session is the same connection"
+        async with dialled(broker) as third, dialled(broker) as fourth:
+            assert (await third.log_in(plain(OTHER))).error_code == 0, "super users have no limit"
+            assert (await fourth.log_in(plain(OTHER))).error_code == 0
+        first.writer.close()
+        await first.writer.wait_closed()
+        async with asyncio.timeout(ANSWER_S):
+            while len(only_connections(broker)) > 0:
+                await asyncio.sleep(0)
+        async with dialled(broker) as fifth:
+            assert (await fifth.log_in(plain())).error_code == 0
+            limits = broker.running.dispatcher.limits
+            assert limits is not None and limits._connections is not None
+            assert limits._connections.count(Principal("User", USER)) == 1

@@ -1,0 +1,158 @@
+"""The limits of what one principal holds at a broker (`kafkalite.principal.max.*`).
+
+1. A client without authentication is the principal `User:ANONYMOUS`. Super users have no limits, nor has the listener
+   between brokers if there is another one.
+2. A connection above the limit is closed after its login. A fetch session above it is not opened, and the client
+   fetches without one. What would create one more producer id, transactional id or group fails with POLICY_VIOLATION.
+3. Counts begin with the start of the broker. Groups and transactional ids are counted at their coordinator; those of a
+   shard that is loading, or that another broker has, are not.
+4. A refusal is logged once a minute for each limit.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kafkalite._speedups.codec import decode
+from kafkalite._speedups.net.framing import Connection
+from kafkalite.clock import Clock
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.metrics import Registry
+from kafkalite.model import ANONYMOUS, Principal
+from kafkalite.rate_limited_log import RateLimitedLog
+from kafkalite.server.requests.authorization.refusals import refuse_all
+from kafkalite.server.requests.authorization.table import TABLE
+from kafkalite.server.requests.call import Call
+from kafkalite.state.quotas.holdings import Holdings, IssuedIds, NameHoldings
+
+OFFSET_COMMIT, INIT_PRODUCER_ID = 8, 22
+CREATES_GROUP = (OFFSET_COMMIT, 11, 28, 68, 10001, 10003)  # and JoinGroup to RegisterConsumer
+PREFIX = "kafkalite.principal.max."
+
+Exists = Callable[[str], bool | None]
+
+
+class Coordinators(Protocol):
+    """The groups or the transactional ids of a broker."""
+
+    def exists(self, name: str) -> bool | None:
+        """Whether there is a name; None: its shard is not here, or loading."""
+
+
+class LimitedBroker(Protocol):
+    """The broker that the limits are for."""
+
+    config: BrokerConfig
+    clock: Clock
+    metrics: Registry
+
+    @property
+    def groups(self) -> Coordinators: ...
+    @property
+    def transactions(self) -> Coordinators: ...
+
+
+class PrincipalLimits:
+    """The limits of each principal.
+
+    Arguments:
+        broker: its clock, configuration, coordinators and metrics.
+        log: for refusals.
+
+    Attributes:
+        fetch_sessions: counts the sessions; None = they have no limit.
+    """
+
+    def __init__(self, broker: LimitedBroker, log: RateLimitedLog) -> None:
+        config = broker.config
+        exempt = config.super_users
+        limits = {
+            "connections": config.kafkalite_principal_max_connections,
+            "fetch.sessions": config.kafkalite_principal_max_fetch_sessions,
+            "groups": config.kafkalite_principal_max_groups,
+            "transactional.ids": config.kafkalite_principal_max_transactional_ids,
+            "producer.ids": config.kafkalite_principal_max_producer_ids,
+        }
+        self._broker = broker
+        self._log = log
+        self._exempt_listener = config.listener_between_brokers if len(config.listeners) > 1 else ""
+        self._connections: Holdings[Connection] | None = holdings(limits["connections"], exempt)
+        self.fetch_sessions: Holdings[int] | None = holdings(limits["fetch.sessions"], exempt)
+        self._groups = NameHoldings(limits["groups"], exempt) if limits["groups"] else None
+        transactional = limits["transactional.ids"]
+        self._transactional_ids = NameHoldings(transactional, exempt) if transactional else None
+        issued = limits["producer.ids"]
+        self._producer_ids = IssuedIds(issued, exempt, config.producer_id_expiration_ms) if issued else None
+        self._limits = limits
+        metric, text = "kafkalite_principal_refusals_total", "What was refused because of a limit of its principal."
+        self._refusals = {name: broker.metrics.counter(metric, text, limit=name) for name in limits}
+
+    # Connections.
+
+    def admits(self, connection: Connection) -> bool:
+        """Count a connection whose principal is known now; returns whether the limit admits it."""
+        if self._connections is None or connection.listener == self._exempt_listener:
+            return True
+        principal = principal_of(connection)
+        return self._connections.take(principal, connection) or self._refuse("connections", principal)
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is closed."""
+        if self._connections is not None:
+            self._connections.release(connection)
+
+    # Requests.
+
+    def refusal(self, call: Call[Any], request: Any) -> Any:
+        """Return the response of a request that exceeds a limit; None = it is served."""
+        key = call.header.api_key
+        if key not in CREATES_GROUP and key != INIT_PRODUCER_ID:
+            return None
+        if call.connection.listener == self._exempt_listener or self._is_admitted(call, request):
+            return None
+        if key == OFFSET_COMMIT and hasattr(request, "offsets"):  # packed
+            from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
+
+            request = decode(OffsetCommitRequest, call.version, call.header.body, exact=False)
+        return refuse_all(call.response_type, call.version, request, KafkaErrorCode.POLICY_VIOLATION, TABLE[key])
+
+    def _is_admitted(self, call: Call[Any], request: Any) -> bool:
+        principal = principal_of(call.connection)
+        if call.header.api_key != INIT_PRODUCER_ID:
+            of_groups = self._broker.groups.exists
+            return self._may_create("groups", self._groups, principal, request.group_id, of_groups)
+        if request.transactional_id is None:
+            ids = self._producer_ids
+            return ids is None or ids.take(principal, self._now_ms()) or self._refuse("producer.ids", principal)
+        of_transactions = self._broker.transactions.exists
+        ids_of = self._transactional_ids
+        return self._may_create("transactional.ids", ids_of, principal, request.transactional_id, of_transactions)
+
+    def _may_create(
+        self, limit: str, names: NameHoldings | None, principal: Principal, name: str, exists: Exists
+    ) -> bool:
+        if names is None or exists(name) is None:
+            return True
+        is_admitted = names.take(principal, name, lambda each: exists(each) is not False, self._now_ms())
+        return is_admitted or self._refuse(limit, principal)
+
+    def _now_ms(self) -> int:
+        return int(self._broker.clock.monotonic() * 1000)
+
+    def _refuse(self, limit: str, principal: Principal) -> bool:
+        self._refusals[limit].add()
+        text = "%s has %d %s, the limit (%s): a further one is refused"
+        self._log(logging.WARNING, limit, text, principal, self._limits[limit], limit.replace(".", " "), PREFIX + limit)
+        return False
+
+
+def holdings(limit: int, exempt: tuple[Principal, ...]) -> Holdings[Any] | None:
+    """Return the holdings of a limit; None = there is no limit."""
+    return Holdings(limit, exempt) if limit else None
+
+
+def principal_of(connection: Connection) -> Principal:
+    """Return the principal of a connection."""
+    principal: Principal = connection.principal or ANONYMOUS
+    return principal

@@ -1,0 +1,141 @@
+"""What principals hold at a broker: connections, groups and others, with a limit for each principal.
+
+1. An item has one owner: the first principal that takes it, until it is released.
+2. A principal has at most `limit` items. Exempt principals are not counted.
+3. Taking and releasing an item take the same time for any number of items. A principal without items costs no memory.
+
+Kafka has no such limits.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable
+from typing import Generic, TypeVar
+
+from kafkalite.model import Principal
+
+Item = TypeVar("Item", bound=Hashable)
+CHECK_MS = 1_000  # between two searches for ended items of a principal
+
+
+class Holdings(Generic[Item]):
+    """The items of one subject, such as connections.
+
+    Arguments:
+        limit: items of one principal.
+        exempt: principals without a limit.
+    """
+
+    def __init__(self, limit: int, exempt: Collection[Principal] = ()) -> None:
+        self.limit = limit
+        self._exempt = frozenset(exempt)
+        self._owners: dict[Item, Principal] = {}
+        self._items: dict[Principal, dict[Item, None]] = {}
+
+    def count(self, principal: Principal) -> int:
+        """Return how many items a principal has."""
+        return len(self._items.get(principal, ()))
+
+    def has_space(self, principal: Principal) -> bool:
+        """Return whether a principal may have one more item."""
+        return principal in self._exempt or self.count(principal) < self.limit
+
+    def take(self, principal: Principal, item: Item) -> bool:
+        """Make a principal the owner of an item, unless it has one; returns whether the limit admits it."""
+        if item in self._owners:
+            return True
+        if not self.has_space(principal):
+            return False
+        if principal not in self._exempt:
+            self._owners[item] = principal
+            self._items.setdefault(principal, {})[item] = None
+        return True
+
+    def release(self, item: Item) -> None:
+        """An item has ended; one without an owner is ignored."""
+        principal = self._owners.pop(item, None)
+        if principal is None:
+            return
+        items = self._items[principal]
+        del items[item]
+        if not items:
+            del self._items[principal]
+
+    def release_ended(self, principal: Principal, exists: Callable[[Item], bool]) -> None:
+        """Release the items of a principal that have ended without a call of `release`."""
+        for item in [each for each in self._items.get(principal, ()) if not exists(each)]:
+            self.release(item)
+
+
+class NameHoldings:
+    """Names that principals have created, such as groups, whose end is not reported.
+
+    1. A name that exists without an owner is not counted: it was created before the start of the broker, or by an
+       exempt principal.
+    2. At its limit, and once per CHECK_MS, the names of a principal are compared with those that exist.
+
+    Arguments:
+        limit, exempt: as of `Holdings`.
+    """
+
+    def __init__(self, limit: int, exempt: Collection[Principal] = ()) -> None:
+        self.held: Holdings[str] = Holdings(limit, exempt)
+        self._checked_ms: dict[Principal, int] = {}  # of principals at their limit
+
+    def take(self, principal: Principal, name: str, exists: Callable[[str], bool], now_ms: int) -> bool:
+        """Return whether a principal may use a name, and count it if it creates it.
+
+        Arguments:
+            principal: of the request.
+            name: in the request.
+            exists: whether there is a name now.
+            now_ms: the time.
+        """
+        if exists(name):
+            return True
+        self.held.release(name)  # its former owner has deleted it
+        if not self.held.has_space(principal):
+            self._check(principal, exists, now_ms)
+        return self.held.take(principal, name)
+
+    def _check(self, principal: Principal, exists: Callable[[str], bool], now_ms: int) -> None:
+        if now_ms < self._checked_ms.get(principal, now_ms - CHECK_MS) + CHECK_MS:
+            return
+        self.held.release_ended(principal, exists)
+        if self.held.has_space(principal):
+            self._checked_ms.pop(principal, None)
+        else:
+            self._checked_ms[principal] = now_ms
+
+
+class IssuedIds:
+    """The producer ids that were issued to principals lately.
+
+    Arguments:
+        limit, exempt: as of `Holdings`.
+        kept_ms: how long an id is counted.
+    """
+
+    def __init__(self, limit: int, exempt: Collection[Principal], kept_ms: int) -> None:
+        self.limit = limit
+        self._exempt = frozenset(exempt)
+        self._kept_ms = kept_ms
+        self._issued: dict[Principal, deque[int]] = {}  # the times, the oldest first
+
+    def count(self, principal: Principal, now_ms: int) -> int:
+        """Return how many ids of a principal are counted."""
+        times = self._issued.get(principal)
+        while times and times[0] + self._kept_ms <= now_ms:
+            times.popleft()
+        if not times:
+            self._issued.pop(principal, None)
+            return 0
+        return len(times)
+
+    def take(self, principal: Principal, now_ms: int) -> bool:
+        """Count an id; returns whether the limit admits it."""
+        if principal in self._exempt:
+            return True
+        if self.count(principal, now_ms) >= self.limit:
+            return False
+        self._issued.setdefault(principal, deque()).append(now_ms)
+        return True

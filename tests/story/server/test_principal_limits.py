@@ -1,0 +1,144 @@
+"""Limits of what one principal holds: `kafkalite.principal.max.*`. Other principals and super users have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Principal
+from kafkalite.protocol.extensions.create_group import CreateGroupRequest
+from kafkalite.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalite.protocol.messages.join_group import JoinGroupRequest
+from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkalite.state.quotas.holdings import CHECK_MS
+from tests.kit.server import Client, Hub, Wire, batch, fetch_request, running, stopped_time
+
+ALICE, BOB, ADMIN = (Principal("User", name) for name in ("alice", "bob", "admin"))
+REFUSED = KafkaErrorCode.POLICY_VIOLATION
+
+
+def limited(name: str, limit: int = 2) -> dict[str, str]:
+    """The settings of a broker with one limit."""
+    return {f"kafkalite.principal.max.{name}": str(limit), "super.users": "User:admin"}
+
+
+def refusals(client: Client, limit: str) -> float:
+    """How often a limit was reached, by the metric."""
+    limits = client.broker.dispatcher.limits
+    assert limits is not None
+    return limits._refusals[limit].value
+
+
+async def errors(wire: Wire, requests: Sequence[tuple[Any, int]]) -> list[int]:
+    """The error codes of requests, one after another."""
+    found = []
+    for each in requests:
+        wire.send(each)
+        response = await wire.answer()
+        partitions = [part for topic in getattr(response, "topics", ()) for part in topic.partitions]
+        found.append(partitions[0].error_code if partitions else response.error_code)
+    return found
+
+
+async def test_connections_of_a_principal_are_closed_above_its_limit(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(settings=limited("connections")) as client:
+        hub = Hub(client.broker)
+        anonymous = [hub.connect() for _ in range(3)]
+        assert [each.connection.closed for each in anonymous] == [False, True, True], "the client of the test is one"
+        anonymous[0].close()
+        hub.pump()
+        assert not hub.connect().connection.closed, "a closed connection is not counted"
+        assert refusals(client, "connections") == 2
+        lines = [each.getMessage() for each in caplog.records if "kafkalite.principal.max" in each.getMessage()]
+        assert len(lines) == 1 and lines[0].startswith("User:ANONYMOUS has 2 connections, the limit")
+
+
+async def test_fetch_sessions_of_a_principal_have_a_limit() -> None:
+    async with running(settings=limited("fetch.sessions")) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"value"))
+        hub = Hub(client.broker)
+
+        async def open_session(principal: Principal) -> tuple[Wire, int]:
+            wire = Wire(hub, principal=principal)
+            wire.send((fetch_request("t", (0, 0), session_epoch=0), 11))
+            response = await wire.answer()
+            assert response.error_code == 0 and response.responses, "it is served without a session"
+            return wire, response.session_id
+
+        opened = [await open_session(ALICE) for _ in range(3)]
+        assert [bool(session_id) for _wire, session_id in opened] == [True, True, False]
+        assert (await open_session(BOB))[1] and all([(await open_session(ADMIN))[1] for _ in range(3)])
+        opened[0][0].hang_up()
+        hub.pump()
+        assert (await open_session(ALICE))[1]
+        counted = client.broker.fetch_sessions.holdings
+        assert counted is not None and counted.count(ALICE) == 2 and counted.count(ADMIN) == 0
+
+
+async def test_producer_ids_of_a_principal_have_a_limit() -> None:
+    settings = {**limited("producer.ids"), "producer.id.expiration.ms": "60000"}
+    async with running(settings=settings) as client:
+        hub, clock = Hub(client.broker), stopped_time(client.broker)
+        alice, bob = Wire(hub, principal=ALICE), Wire(hub, principal=BOB)
+        init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4
+        assert await errors(alice, [init] * 3) == [0, 0, REFUSED]
+        assert await errors(bob, [init]) == [0]
+        clock.advance(60_000)
+        assert await errors(alice, [init] * 3) == [0, 0, REFUSED]
+        assert refusals(client, "producer.ids") == 2
+
+
+async def test_transactional_ids_of_a_principal_have_a_limit() -> None:
+    async with running(settings=limited("transactional.ids")) as client:
+        wires = {each: Wire(Hub(client.broker), principal=each) for each in (ALICE, BOB, ADMIN)}
+
+        def init(name: str) -> tuple[InitProducerIdRequest, int]:
+            return InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 4
+
+        await client.call(init("first")[0], 4)  # creates the topic
+        client.broker.dispatcher.limits._transactional_ids.held.release("first")  # type: ignore[union-attr]
+        assert await errors(wires[ALICE], [init("a"), init("b"), init("c"), init("a")]) == [0, 0, REFUSED, 0]
+        assert await errors(wires[BOB], [init("a"), init("c"), init("d"), init("e")]) == [0, 0, 0, REFUSED]
+        assert await errors(wires[ADMIN], [init(name) for name in "fgh"]) == [0, 0, 0]
+
+
+def creations(group: str) -> list[tuple[Any, int]]:
+    """The requests that create a group."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+    part = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(partition_index=0)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[part])
+    return [
+        (OffsetCommitRequest(group_id=group, topics=[topic]), 8),
+        (JoinGroupRequest(group_id=group, protocol_type="consumer", protocols=[protocol]), 3),
+        (ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", subscribed_topic_names=["t"],
+                                       rebalance_timeout_ms=1000, topic_partitions=[]), 0),
+        (CreateGroupRequest(group_id=group, topics=["t"]), 0),
+    ]  # fmt: skip
+
+
+async def test_groups_of_a_principal_have_a_limit() -> None:
+    async with running(settings=limited("groups")) as client:
+        await client.create("t")
+        hub, clock = Hub(client.broker), stopped_time(client.broker)
+        alice, bob = Wire(hub, principal=ALICE), Wire(hub, principal=BOB)
+        assert await errors(bob, [creations("old")[0]]) == [0]
+        commit = [creations(name)[0] for name in ("a", "b", "c", "a", "old")]
+        assert await errors(alice, commit) == [0, 0, REFUSED, 0, 0]
+        assert await errors(alice, creations("d")) == [REFUSED] * 4, "each way to create one"
+        assert refusals(client, "groups") == 5
+        assert await errors(bob, [creations("c")[0]]) == [0]
+        deleted = await client.call(DeleteGroupsRequest(groups_names=["a"]))
+        assert deleted.results[0].error_code == 0
+        clock.advance(CHECK_MS)
+        assert await errors(alice, [creations("d")[0], creations("e")[0]]) == [0, REFUSED]
+
+
+async def test_broker_without_limits_counts_nothing() -> None:
+    async with running() as client:
+        assert client.broker.dispatcher.limits is None and client.broker.fetch_sessions.holdings is None

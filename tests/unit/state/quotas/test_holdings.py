@@ -1,0 +1,81 @@
+"""What principals hold: connections, groups, producer ids, with a limit for each principal."""
+
+from __future__ import annotations
+
+import random
+
+from kafkalite.model import Principal
+from kafkalite.state.quotas.holdings import CHECK_MS, Holdings, IssuedIds, NameHoldings
+from tests.unit.protocol.values import seed
+
+ALICE, BOB, ADMIN = (Principal("User", name) for name in ("alice", "bob", "admin"))
+
+
+def test_each_principal_has_its_own_limit() -> None:
+    held: Holdings[int] = Holdings(2, [ADMIN])
+    assert [held.take(ALICE, item) for item in range(3)] == [True, True, False]
+    assert held.take(BOB, 3) and held.take(ALICE, 0), "an item that has an owner is not taken again"
+    assert [held.take(ADMIN, item) for item in range(10, 20)] == [True] * 10
+    held.release(0)
+    held.release(99)
+    assert held.take(ALICE, 4) and not held.take(ALICE, 5)
+
+
+def test_counts_are_those_of_a_set_per_principal_and_end_at_zero() -> None:
+    dice = random.Random(seed())
+    held: Holdings[int] = Holdings(5)
+    expected: dict[Principal, set[int]] = {ALICE: set(), BOB: set()}
+    for _ in range(2_000):
+        principal, item = dice.choice([ALICE, BOB]), dice.randrange(20)
+        owner = next((each for each, items in expected.items() if item in items), None)
+        if dice.random() < 0.4:
+            held.release(item)
+            if owner is not None:
+                expected[owner].discard(item)
+        else:
+            assert held.take(principal, item) is (owner is not None or len(expected[principal]) < 5)
+            if owner is None and len(expected[principal]) < 5:
+                expected[principal].add(item)
+        assert {each: held.count(each) for each in expected} == {each: len(items) for each, items in expected.items()}
+    for item in range(20):
+        held.release(item)
+    assert not held._owners and not held._items
+
+
+def test_names_that_exist_without_an_owner_are_not_counted() -> None:
+    names, existing = NameHoldings(1), {"old"}
+    assert names.take(ALICE, "old", existing.__contains__, 0) and names.held.count(ALICE) == 0
+    assert names.take(ALICE, "new", existing.__contains__, 0)
+    existing.add("new")
+    assert names.take(ALICE, "new", existing.__contains__, 0), "it exists"
+    assert not names.take(ALICE, "more", existing.__contains__, 0)
+    assert names.take(BOB, "more", existing.__contains__, 0)
+
+
+def test_names_that_have_ended_are_released_at_the_limit() -> None:
+    names, existing = NameHoldings(3), set[str]()
+    for name in "abc":
+        assert names.take(ALICE, name, existing.__contains__, 0)
+        existing.add(name)
+    checks: list[str] = []
+
+    def exists(name: str) -> bool:
+        checks.append(name)
+        return name in existing
+
+    assert not names.take(ALICE, "d", exists, 0) and len(checks) == 4
+    existing.clear()
+    assert not names.take(ALICE, "d", exists, CHECK_MS - 1), "not checked again so soon"
+    assert names.take(ALICE, "d", exists, CHECK_MS)
+    assert names.held.count(ALICE) == 1 and names.held.count(BOB) == 0
+    assert names.take(BOB, "d", exists, CHECK_MS), "it was deleted, and has another owner now"
+    assert names.held.count(ALICE) == 0 and names.held.count(BOB) == 1
+
+
+def test_issued_ids_are_counted_for_a_time() -> None:
+    ids = IssuedIds(2, [ADMIN], 1_000)
+    assert [ids.take(ALICE, now_ms) for now_ms in (0, 500, 999, 1_000, 1_001, 1_500)] == [
+        *(True, True, False, True, False, True)
+    ]
+    assert all(ids.take(ADMIN, 0) for _ in range(5)) and ids.take(BOB, 0)
+    assert ids.count(ALICE, 10_000) == ids.count(BOB, 10_000) == 0 and not ids._issued
