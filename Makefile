@@ -152,10 +152,10 @@ suites: $(call SUITE_STAMP,amgi,AMGI) $(call SUITE_STAMP,taskiq,TASKIQ) $(call S
 	$(if $(LIBRDKAFKA),$(BIN)/python -m tests.suites librdkafka $(abspath $(LIBRDKAFKA)))
 	$(if $(FRANZ_GO),$(BIN)/python -m tests.suites franz-go $(abspath $(FRANZ_GO)))
 
-#: make torture-spark  the pipeline under 300 kills and 200 reads of history; then its tests on PySpark 4.3
+#: make torture-spark  the pipeline under 300 kills, its sink under 150, 200 reads of history; then its tests on PySpark 4.3
 torture-spark: LONG = --timeout 28800 -o faulthandler_timeout=28860
 torture-spark:
-	KAFKALITE_HISTORY_READS=200 $(MAKE) spark PYTEST_ARGS="-v -k 'kill_matrix or history' --kills 300 $(LONG)"
+	KAFKALITE_HISTORY_READS=200 $(MAKE) spark PYTEST_ARGS="-v -k 'kill_matrix or history or exactly_once' --kills 300 $(LONG)"
 	$(MAKE) spark PYSPARK=4.3.0
 
 #: make lint      ruff, mypy --strict, stubtest, cython-lint

@@ -31,10 +31,16 @@ SHORT_TIMEOUTS = {
 }
 
 
-def session(master: str, directory: str) -> SparkSession:
-    """A session whose tasks are repeated."""
+def session(master: str, directory: str, **given: str) -> SparkSession:
+    """A session whose tasks are repeated.
+
+    Arguments:
+        master: of Spark.
+        directory: of its warehouse.
+        given: other properties.
+    """
     builder = SparkSession.builder.master(master)
-    configs = {**CONFIGS, "spark.sql.warehouse.dir": directory, "spark.executor.memory": "512m"}
+    configs = {**CONFIGS, "spark.sql.warehouse.dir": directory, "spark.executor.memory": "512m", **given}
     for name, value in configs.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

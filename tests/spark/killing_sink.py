@@ -1,9 +1,8 @@
-"""Kills processes of a query whose sink has `exactlyOnce`, in given phases, in the order of `Kills`.
+"""Kills processes of a query whose sink has `exactlyOnce`, in given phases, in the order of `SinkKills`.
 
 The source `killed-sink` is `kafkalite` with the option `kills`, the directory of the kills.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -21,32 +20,25 @@ from pyspark_kafkalite.exactly_once.decisions import Decision
 from pyspark_kafkalite.sink import ExactlyOnceWriter
 from pyspark_kafkalite.sink_options import SinkOptions, sink_options
 
-from tests.spark.killing import Kills
+from tests.spark.sink_kills import COMMIT, TASK, SinkKills
 
-OPTION = "kills"
-WORKER = (
-    "task before its transaction",
-    "task while it sends",
-    "task before its transaction is detached",
-    "task after its transaction is detached",
-)
-COMMIT = (
-    "sink before the decision",
-    "sink after the decision",
-    "sink between the commits of two transactions",
-    "sink before the batch is complete",
-    "sink after its commit",
-)
+OPTION, DRIVER_OPTION = "kills", "driver"
+"""Options of the sink: the directory of the kills, and the process id of the driver."""
 
 
 class KilledProducer(Producer[bytes, bytes]):
     """The producer of a task that is killed around the end of its work."""
 
+    def flush(self, timeout: float | None = None) -> None:
+        SinkKills.of_this_process().reached(TASK[2])
+        super().flush(timeout)
+
     def detach_transaction(self, timeout: float | None = None) -> DetachedTransaction | None:
-        kills = Kills.of_this_process()
-        kills.reached(WORKER[2])
+        kills = SinkKills.of_this_process()
+        kills.reached(TASK[3])
         found = super().detach_transaction(timeout)
-        kills.reached(WORKER[3])
+        kills.detached()
+        kills.reached(TASK[4])
         return found
 
 
@@ -54,7 +46,7 @@ class KilledLog(DecisionLog):
     """The log of decisions of a driver that is killed around its appends."""
 
     def append(self, query: str, decision: Decision) -> int:
-        kills = Kills.of_this_process()
+        kills = SinkKills.of_this_process()
         kills.reached(COMMIT[3] if decision.complete else COMMIT[0])
         offset = super().append(query, decision)
         if not decision.complete:
@@ -67,7 +59,7 @@ class KilledCommitter(BatchCommitter):
 
     def _end(self, query: str, decision: Decision) -> None:
         super()._end(query, decision._replace(transactions=decision.transactions[:1]))
-        Kills.of_this_process().reached(COMMIT[2])
+        SinkKills.of_this_process().reached(COMMIT[2])
         super()._end(query, decision)
 
 
@@ -77,29 +69,31 @@ class KilledWriter(ExactlyOnceWriter):
     Arguments:
         options, schema, decisions: as of `ExactlyOnceWriter`.
         kills: directory of the kills.
+        driver: its process id.
     """
 
-    def __init__(self, options: SinkOptions, schema: StructType, decisions: str, kills: str) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType, decisions: str, kills: str, driver: str) -> None:
         super().__init__(options, schema, decisions)
         self._kills = kills
+        self._driver = driver
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        os.environ["KAFKALITE_KILLS"] = self._kills
+        SinkKills.join(self._kills, self._driver).begin_task()
         with patch.object(attempts, "Producer", KilledProducer):
             return super().write(iterator)
 
     def _tables(self, iterator: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-        kills = Kills.of_this_process()
+        kills = SinkKills.of_this_process()
         for number, each in enumerate(super()._tables(iterator)):
             if not number:
-                kills.reached(WORKER[0])
+                kills.reached(TASK[0])
             yield each
-            kills.reached(WORKER[1])
+            kills.reached(TASK[1])
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        os.environ["KAFKALITE_KILLS"] = self._kills
+        SinkKills.join(self._kills, self._driver)
         super().commit(messages, batchId)
-        Kills.of_this_process().reached(COMMIT[4])
+        SinkKills.of_this_process().reached(COMMIT[4])
 
     def _log(self) -> DecisionLog:
         return KilledLog(self._options.shared, self._decisions)
@@ -117,7 +111,7 @@ class KilledSource(DefaultSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KilledWriter:
         given: dict[str, Any] = {name.lower(): value for name, value in self.options.items()}
-        kills = given.pop(OPTION)
+        kills, driver = given.pop(OPTION), given.pop(DRIVER_OPTION)
         options = sink_options(given)
         assert options.decisions is not None
-        return KilledWriter(options, schema, options.decisions, kills)
+        return KilledWriter(options, schema, options.decisions, kills, driver)

@@ -5,26 +5,21 @@ are suspended for longer than every timeout.
 """
 
 import json
-import signal
-import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import duckdb
 import pyarrow.dataset
 import pytest
-from kafkalite_sdk.admin import LATEST, NewTopic
+from kafkalite_sdk.admin import LATEST
 from kafkalite_sdk.blocking import Admin
 from pyspark.sql import SparkSession
 
 from kafkalite.model import TopicPartition
 from tests.fix_torture import SHORT
-from tests.kit.brokers import Kafkalite
 from tests.spark import kill_driver
 from tests.spark.killing import (
     BROKER,
@@ -40,39 +35,11 @@ from tests.spark.killing import (
     Kill,
     Kills,
 )
+from tests.spark.restarting import restarting_broker, run_drivers
 
-ROOT = Path(__file__).parents[2]
 TOPIC = "killed"
-RUN_S = 500
 KILLS = 30  # of workers, commits and planners, in both drivers
 ALL = (*WORKER, *COMMIT, *PLANNER)
-
-
-@contextmanager
-def restarting_broker(directory: Path, kills: Path) -> Iterator[Kafkalite]:
-    """A broker that is started again whenever it was killed; its pid is in a file."""
-    broker = Kafkalite(directory, {})
-    stopping = threading.Event()
-
-    def started() -> None:
-        broker.start()
-        (kills / "broker.pid").write_text(str(broker.pid))
-
-    def supervise() -> None:
-        while broker.wait() == -signal.SIGKILL and not stopping.is_set():
-            started()
-
-    started()
-    with Admin(broker.address) as admin:
-        admin.topics.create(NewTopic(TOPIC, partitions=kill_driver.PARTITIONS)).check()
-    thread = threading.Thread(target=supervise)
-    thread.start()
-    try:
-        yield broker
-    finally:
-        stopping.set()
-        broker.close()
-        thread.join()
 
 
 class Killed:
@@ -87,24 +54,14 @@ class Killed:
 
     def run(self, master: str) -> None:
         """Start drivers until one has ended well; each one before was killed in its turn."""
-        with restarting_broker(self.directory / "broker", self.kills.directory) as broker:
+        with restarting_broker(self.directory / "broker", self.kills.directory, TOPIC) as broker:
             command = [sys.executable, "-m", "tests.spark.kill_driver", master, broker.address, TOPIC]
-            starts = 1
-            while self._drive([*command, str(self.directory)]) == -signal.SIGKILL:
-                starts += 1
-            assert starts == 1 + sum(kill.target == DRIVER for kill in self.kills.plan)
+            run_drivers([*command, str(self.directory)], self.directory / "driver.log", self.kills)
             names = dict.fromkeys((TopicPartition(TOPIC, each) for each in range(kill_driver.PARTITIONS)), LATEST)
             with Admin(broker.address) as admin:
                 self.ends = {
                     each.partition: found.offset for each, found in admin.partitions.offsets(names).check().items()
                 }
-
-    def _drive(self, command: list[str]) -> int:
-        log = self.directory / "driver.log"
-        with log.open("ab") as output:
-            done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=RUN_S)
-        assert done.returncode in (0, -signal.SIGKILL), log.read_text(errors="replace")[-6000:]
-        return done.returncode
 
     def verify_kills(self) -> None:
         """Each kill has happened in its phase, and what its process has left was found by another one."""

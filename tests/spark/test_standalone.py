@@ -10,7 +10,6 @@ import sysconfig
 import tarfile
 import venv
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,12 @@ from kafkalite_sdk.blocking import Producer
 from pyspark_kafkalite import submit
 
 from kafkalite.testing.thread import BrokerThread
-from tests.kit.brokers import wait_until
-from tests.kit.ports import free_port
 from tests.spark import java_options
+from tests.spark.standalone import HOST, Standalone
 
-HOST = "127.0.0.1"
 SCRIPT = Path(submit.__file__).with_name("kafkalite_job.py")
 PARTITIONS, COUNT = 4, 400
+NAMES = ("worker-1", "worker-2")
 RUN_S = 300
 JOB = """
 [job]
@@ -53,55 +51,10 @@ spark.sql.warehouse.dir = "{table}-warehouse"
 """
 
 
-class Standalone:
-    """A master and workers, each a process.
-
-    Arguments:
-        directory: for their logs and the directories of their executors.
-        stack: ends them.
-    """
-
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
-        self.directory = directory
-        self._stack = stack
-        port = free_port()
-        self.master = f"spark://{HOST}:{port}"
-        self._start("master", "master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(free_port()))
-        self._wait("master", "I have been elected leader")
-
-    def add_worker(self, name: str) -> None:
-        """Start a worker with one core, and wait until the master has accepted it."""
-        work = self.directory / name
-        ports = ("--port", str(free_port()), "--webui-port", str(free_port()))
-        sizes = ("--cores", "1", "--memory", "600m", "--work-dir", str(work))
-        self._start(name, "worker.Worker", "--host", HOST, *ports, *sizes, self.master)
-        self._wait(name, "Successfully registered with master")
-
-    def executors(self, name: str) -> list[Path]:
-        """The directories of the executors that a worker has started."""
-        return list((self.directory / name).glob("app-*/*"))
-
-    def _start(self, name: str, main: str, *arguments: str) -> None:
-        home = Path(pyspark.__file__).parent
-        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST, "SPARK_NO_DAEMONIZE": "1"}
-        command = [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{main}", *arguments]
-        log = self._stack.enter_context((self.directory / f"{name}.log").open("wb"))
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._stack.callback(process.wait)
-        self._stack.callback(process.kill)
-
-    def _wait(self, name: str, text: str) -> None:
-        log = self.directory / f"{name}.log"
-        wait_until(lambda: text in log.read_text(errors="replace"), f"{name}: {text}")
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Standalone]:
     """A standalone cluster with two workers."""
-    with ExitStack() as stack:
-        created = Standalone(tmp_path, stack)
-        for name in ("first", "second"):
-            created.add_worker(name)
+    with Standalone.started(tmp_path, HOST, HOST) as created:
         yield created
 
 
@@ -164,7 +117,7 @@ def environment_archive(directory: Path) -> Path:
 def test_job_file_runs_on_a_standalone_cluster_as_on_this_machine(cluster: Standalone, runs: Runs) -> None:
     for name, master in (("local", "local[2]"), ("cluster", cluster.master)):
         runs.run(name, [sys.executable, "-m", "kafkalite", "pipeline", "run", str(runs.job(name, master))])
-    assert [len(cluster.executors(name)) for name in ("first", "second")] == [1, 1]
+    assert [len(cluster.executors(name)) for name in NAMES] == [1, 1]
 
 
 def test_spark_submit_ships_the_environment_of_the_workers(cluster: Standalone, runs: Runs, tmp_path: Path) -> None:
@@ -173,5 +126,5 @@ def test_spark_submit_ships_the_environment_of_the_workers(cluster: Standalone, 
     job = ("--config", str(runs.job("submitted", cluster.master)))
     command = [spark_submit, "--master", cluster.master, *shipped, str(SCRIPT), *job]
     runs.run("submitted", command, PYSPARK_PYTHON="./environment/bin/python")
-    executors = [each for name in ("first", "second") for each in cluster.executors(name)]
+    executors = [each for name in NAMES for each in cluster.executors(name)]
     assert all((each / "environment/bin/python").exists() for each in executors) and len(executors) == 2
