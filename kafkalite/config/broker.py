@@ -479,14 +479,16 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
 
 
 def parse_dynamic_values(texts: Mapping[str, str], passwords: "StoredPasswords | None" = None) -> dict[str, Value]:
-    """Return the values of dynamic configs; raises ConfigError.
+    """Return the values of dynamic configs; keys that are no dynamic configs are left out.
 
     Arguments:
         texts: by key; those of passwords are encrypted.
-        passwords: decrypts them; None: there is no secret.
+        passwords: decrypts them; None: the broker has no secret for them.
 
-    Security keys are accepted, unlike in a file: a client configures brokers of any kind, and no start may fail because
-    of them. They have no effect.
+    Raises ConfigError: a value is invalid, or a password cannot be decrypted.
+
+    Keys that a file may not have are parsed like others and change nothing: a client configures brokers of any version,
+    and a stored key must not prevent a start. References such as `${file:...}` stay text (CVE-2024-31141).
     """
     values: dict[str, Value] = {}
     for name, text in texts.items():

@@ -38,8 +38,8 @@ SECURITY_KEYS = (
         "SASL mechanism of connections between brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
     refused("sasl.jaas.config", Type.PASSWORD, None, "JAAS configuration of a SASL mechanism."),
     refused("sasl.server.callback.handler.class", Type.CLASS, None,
-            "Who verifies the credentials of a mechanism: an entry point of the group kafkalite.sasl_callbacks, or the "
-            "class of Kafka that does it as this broker."),
+            "What verifies the credentials of a mechanism: an entry point of the group kafkalite.sasl_callbacks, or "
+            "the class of Kafka whose rules are built in."),
     Key("sasl.server.max.receive.size", Type.INT, 524_288,
         "Maximum size of a request before the SASL authentication has ended, in bytes.", low=1),
     Key("connections.max.reauth.ms", Type.LONG, 0,

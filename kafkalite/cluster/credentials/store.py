@@ -1,19 +1,24 @@
 """The SCRAM credentials of all users in memory, as logins need them.
 
 They are loaded before the broker accepts connections. A change of any broker is applied when its notification in
-`/config/changes` is read (`server/configs/dynamic_configs`). A credential that cannot be read does not exist for
-logins, and is logged.
+`/config/changes` is read (`server/configs/dynamic_configs`).
+
+Invariants:
+1. A credential that cannot be read does not exist for logins, and is logged.
+2. The number of credentials with each number of iterations is kept with every change, so `usual_iterations` visits no
+   users. Numbers outside the limits of SCRAM are not counted: such a user cannot log in, so no client sees them.
 
 Source: CredentialProvider.java, ScramPublisher.scala of Apache Kafka 4.3; DynamicConfigManager of 3.9.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 from kafkalite.cluster.credentials.reads import load_users
 from kafkalite.cluster.credentials.texts import decode_credential, decode_credentials
 from kafkalite.coordination.backend import Coordination
-from kafkalite.net.sasl.scram import HASHES, ScramCredential
+from kafkalite.net.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
 
 LOGGER = logging.getLogger("kafkalite.authentication")
 
@@ -23,6 +28,7 @@ class ScramCredentials:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in HASHES}
+        self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
 
     async def load(self, session: Coordination) -> None:
         """Read the users of the cluster. Raises CoordinationError."""
@@ -36,21 +42,39 @@ class ScramCredentials:
         """Return all users with credentials."""
         return set().union(*self._known.values())
 
+    def usual_iterations(self, mechanism: str) -> int:
+        """Return the number of iterations that most users of a mechanism have, which logins of other names show.
+
+        Arguments:
+            mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
+
+        Returns:
+            Of two equally frequent numbers the larger one; 4,096, Kafka's default, if the mechanism has no users.
+        """
+        counts = self._iterations[mechanism]
+        return max(counts, key=lambda number: (counts[number], number), default=ITERATIONS_MIN)
+
     def change(self, user: str, texts: Mapping[str, str | None]) -> None:
         """Apply a change that this broker has stored: the new text of each mechanism, None = it was deleted."""
         for mechanism, text in texts.items():
-            if text is None:
-                self._known[mechanism].pop(user, None)
-            else:
-                self._known[mechanism][user] = decode_credential(text)
+            self._replace(mechanism, user, None if text is None else decode_credential(text))
 
     def apply(self, user: str, texts: Mapping[str, str] | None) -> None:
         """Replace the credentials of a user by those among the settings of the user; None = they cannot be read."""
         found, errors = decode_credentials(texts or {})
         for error in errors:
             LOGGER.error("user %r cannot log in by %s", user, error)
-        for mechanism, credentials in self._known.items():
-            if mechanism in found:
-                credentials[user] = found[mechanism]
-            else:
-                credentials.pop(user, None)
+        for mechanism in HASHES:
+            self._replace(mechanism, user, found.get(mechanism))
+
+    def _replace(self, mechanism: str, user: str, credential: ScramCredential | None) -> None:
+        credentials, counts = self._known[mechanism], self._iterations[mechanism]
+        former = credentials.pop(user, None)
+        if former is not None and former.iterations in counts:
+            counts[former.iterations] -= 1
+            if not counts[former.iterations]:
+                del counts[former.iterations]
+        if credential is not None:
+            credentials[user] = credential
+            if ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
+                counts[credential.iterations] += 1

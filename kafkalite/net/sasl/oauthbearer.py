@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkalite.errors import AuthenticationError
 from kafkalite.net.sasl.scram_messages import sasl_name
-from kafkalite.net.sasl.steps import Authenticated, ClientSteps, Job, ServerSteps
+from kafkalite.net.sasl.steps import Authenticated, ClientSteps, Job, ServerSteps, login_of
 from kafkalite.net.sasl.tokens import OAuthToken, check_token
 
 SEPARATOR = "\x01"
@@ -75,6 +75,12 @@ class OAuthBearerServer:
 
     def begin(self, message: bytes) -> ServerSteps:
         authorization_id, token, extensions = _parse(message)
+        if not authorization_id:
+            return (yield from self._exchange(authorization_id, token, extensions))
+        with login_of(authorization_id):
+            return (yield from self._exchange(authorization_id, token, extensions))
+
+    def _exchange(self, authorization_id: str, token: str, extensions: Mapping[str, str]) -> ServerSteps:
         accepted: Authenticated | TokenRejection | None = yield Job(lambda: self._validate(token, extensions))
         if not isinstance(accepted, Authenticated):
             yield INVALID_TOKEN

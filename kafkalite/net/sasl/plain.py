@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kafkalite.errors import AuthenticationError
-from kafkalite.net.sasl.steps import Authenticated, ClientSteps, Job, ServerSteps
+from kafkalite.net.sasl.steps import Authenticated, ClientSteps, Job, ServerSteps, login_of
 
 NUL = "\0"
 
@@ -47,7 +47,7 @@ def check_credentials(username: str, password: str) -> None:
 
 
 class PlainServer:
-    """PLAIN on the broker.
+    """PLAIN on the broker. An authorization id is only accepted if it is the user name (CVE-2017-12610).
 
     Arguments:
         verify: whether a user has this password; it runs as a job, as it may hash, and compares in constant time.
@@ -59,14 +59,17 @@ class PlainServer:
         self._verify = verify
 
     def begin(self, message: bytes) -> ServerSteps:
-        username, password = _parse(message)
-        if not (yield Job(lambda: self._verify(username, password))):
-            raise AuthenticationError("invalid user name or password")
+        authorization_id, username, password = _parse(message)
+        with login_of(username):
+            if authorization_id not in ("", username):
+                raise AuthenticationError("the authorization id differs from the user name")
+            if not (yield Job(lambda: self._verify(username, password))):
+                raise AuthenticationError("invalid user name or password")
         return Authenticated(username)
 
 
-def _parse(message: bytes) -> tuple[str, str]:
-    """Return user name and password. An authorization id is only accepted if it is the user name (CVE-2017-12610)."""
+def _parse(message: bytes) -> tuple[str, str, str]:
+    """Return authorization id, user name and password. Raises AuthenticationError."""
     try:
         parts = message.decode().split(NUL)
     except UnicodeDecodeError:
@@ -76,6 +79,4 @@ def _parse(message: bytes) -> tuple[str, str]:
     authorization_id, username, password = parts
     if not username or not password:
         raise AuthenticationError("the message of PLAIN has no user name or no password")
-    if authorization_id not in ("", username):
-        raise AuthenticationError("the authorization id differs from the user name")
-    return username, password
+    return authorization_id, username, password

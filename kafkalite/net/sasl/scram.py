@@ -6,7 +6,9 @@ Invariants:
 2. Each side compares the nonce of every message (CVE-2024-56128) and all secrets in constant time.
 3. The hash of a password runs as a job. A client keeps the keys of its last salts, so it hashes once, not once per
    connection.
-4. For the broker a user that does not exist differs from a wrong password in nothing that a client could observe.
+4. A login of a user that does not exist has the same messages, in the same time, as one with a wrong password. Its salt
+   depends on the name alone while the broker runs; its iterations are those of most users, so that their number names
+   no existing user. Only users with another number of iterations can be recognised.
 5. The extension `tokenauth=true` makes the user name the id of a delegation token, and the base64 of its HMAC the
    password; the owner of the token is authenticated, until the token expires (KIP-48).
 
@@ -33,7 +35,7 @@ from kafkalite.net.sasl.scram_messages import (
     parse_server_first,
     sasl_name,
 )
-from kafkalite.net.sasl.steps import Authenticated, ClientSteps, Job, ServerSteps
+from kafkalite.net.sasl.steps import Authenticated, ClientSteps, Job, ServerSteps, login_of
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN = 4_096
@@ -239,6 +241,7 @@ class ScramServer:
         find: returns the credential of a user, or None.
         new_nonce: returns a nonce; a constant one in tests.
         find_token: returns a delegation token by its id, or None.
+        iterations: returns the number that a user shows who does not exist: that of most users, 4,096 to 16,384.
     """
 
     def __init__(
@@ -247,16 +250,23 @@ class ScramServer:
         find: Callable[[str], ScramCredential | None],
         new_nonce: Callable[[], str] = _new_nonce,
         find_token: Callable[[str], TokenLogin | None] = lambda _token_id: None,
+        *,
+        iterations: Callable[[], int] = lambda: ITERATIONS_MIN,
     ) -> None:
         self.name = mechanism
         self._find = find
         self._find_token = find_token
+        self._iterations = iterations
         self._tokens: dict[str, ScramCredential] = {}  # by password
         self._new_nonce = new_nonce
         self._secret = secrets.token_bytes(SALT_BYTES)
 
     def begin(self, message: bytes) -> ServerSteps:
         first = parse_client_first(message)
+        with login_of(first.username):
+            return (yield from self._exchange(first))
+
+    def _exchange(self, first: ClientFirst) -> ServerSteps:
         if first.authorization_id not in ("", first.username):
             raise AuthenticationError("the authorization id differs from the user name")
         token = self._find_token(first.username) if first.is_token else None
@@ -296,9 +306,9 @@ class ScramServer:
         return credential
 
     def _unknown_user(self, first: ClientFirst) -> ScramCredential:
-        """A credential that no password matches; its salt is the same each time, as that of a user would be."""
+        """Return a credential that no password matches; salt and iterations are those that a user would show."""
         salt = _hmac(self.name, self._secret, first.username.encode())[:SALT_BYTES]
-        return ScramCredential(salt, ITERATIONS_MIN, _digest(self.name, self._secret), self._secret)
+        return ScramCredential(salt, self._iterations(), _digest(self.name, self._secret), self._secret)
 
     def _verify(self, credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
         signature = _hmac(self.name, credential.stored_key, signed)

@@ -8,13 +8,36 @@ refuses, the other side raises `AuthenticationError`. The broker runs the steps 
 Sources: RFC 4422; SaslClientAuthenticator.java and SaslServerAuthenticator.java of Apache Kafka 4.3.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from kafkalite.errors import AuthenticationError
 
 MESSAGE_BYTES_MAX = 524_288
 """Largest message of either side, in bytes (`sasl.server.max.receive.size`)."""
+
+
+class UserRejectedError(AuthenticationError):
+    """A login is rejected whose user is known.
+
+    Arguments:
+        reason: for the log of the broker.
+        user: the name that the client claims, which is not verified.
+    """
+
+    def __init__(self, reason: str, user: str) -> None:
+        super().__init__(reason)
+        self.user = user
+
+
+@contextmanager
+def login_of(user: str) -> Iterator[None]:
+    """Name the user in each AuthenticationError of the block: a mechanism knows it after a message of the client."""
+    try:
+        yield
+    except AuthenticationError as error:
+        raise UserRejectedError(str(error), user) from error
 
 
 class Job(NamedTuple):

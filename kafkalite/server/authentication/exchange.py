@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kafkalite.errors import AuthenticationError, KafkaErrorCode
-from kafkalite.net.sasl.steps import MESSAGE_BYTES_MAX, Authenticated, Job, ServerMechanism, ServerSteps, check_size
+from kafkalite.net.sasl.steps import (
+    MESSAGE_BYTES_MAX,
+    Authenticated,
+    Job,
+    ServerMechanism,
+    ServerSteps,
+    UserRejectedError,
+    check_size,
+)
 
 
 class Answer(NamedTuple):
@@ -37,12 +45,14 @@ class SaslServer:
         expires_at: end of the credential's validity in seconds of the epoch; None = it does not end.
         by_token: whether the last authentication was that of a delegation token.
         failed: an authentication has failed; the connection must be closed.
+        rejected_user: the name that the client has claimed in the login that failed; None = it has named none.
     """
 
     def __init__(self, mechanisms: Iterable[ServerMechanism], now: Callable[[], float]) -> None:
         self.name: str | None = None
         self.expires_at: float | None = None
         self.failed = self.by_token = False
+        self.rejected_user: str | None = None
         self._mechanisms = {each.name: each for each in mechanisms}
         self._now = now
         self._selected: ServerMechanism | None = None
@@ -98,21 +108,21 @@ class SaslServer:
         except StopIteration as end:
             return self._accept(end.value)
         except AuthenticationError as error:
-            return self._reject(str(error))
+            return self._reject(str(error), error.user if isinstance(error, UserRejectedError) else None)
         return Answer(auth_bytes=step)
 
     def _accept(self, authenticated: Authenticated) -> Answer:
         if self.name not in (None, authenticated.name):
-            return self._reject("the principal of a connection cannot change")
+            return self._reject("the principal of a connection cannot change", authenticated.name)
         now, expires_at = self._now(), authenticated.expires_at
         if expires_at is not None and expires_at <= now:
-            return self._reject("the credential has expired")
+            return self._reject("the credential has expired", authenticated.name)
         self._mechanism = None if self._selected is None else self._selected.name
         self.name, self._selected, self._steps = authenticated.name, None, None
         self.expires_at, self.by_token = expires_at, authenticated.by_token
         lifetime_ms = 0 if expires_at is None else max(1, int((expires_at - now) * 1000))
         return Answer(auth_bytes=authenticated.answer, session_lifetime_ms=lifetime_ms)
 
-    def _reject(self, reason: str) -> Answer:
-        self.failed, self._steps = True, None
+    def _reject(self, reason: str, user: str | None = None) -> Answer:
+        self.failed, self._steps, self.rejected_user = True, None, user
         return Answer(KafkaErrorCode.SASL_AUTHENTICATION_FAILED, f"authentication failed: {reason}")

@@ -3,7 +3,9 @@
 1. Before the login only ApiVersions and SaslHandshake are served; after the handshake only SaslAuthenticate, or frames
    without a Kafka header for a handshake of version 0. Any other request closes the connection without a response.
 2. A failure is answered after `connection.failed.authentication.delay.ms`, then the connection is closed. Meanwhile
-   nothing is received, and only the small response is kept. All reasons have the same text; the log has the reason.
+   nothing is received, and only the small response is kept. All reasons have the same text; the log has the reason and,
+   where the client has named it, the user, escaped and bounded. Each reason has one line a minute in each of
+   `USER_GROUPS` groups of user names, so that a guesser of one user hides few others, and cannot fill the disk.
 3. After the end of a session only SaslHandshake is served. Times are monotonic: steps of the clock move no session.
 4. Hashes and signatures are computed by jobs; no request of the connection is served meanwhile.
 5. A connection above the limit of its principal is closed without a response.
@@ -13,6 +15,7 @@
 
 import logging
 import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -28,6 +31,8 @@ from kafkalite.server.authentication.exchange import Answer, SaslServer
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 LOGGER = logging.getLogger("kafkalite.authentication")
 NUMBER = re.compile("[0-9]+")
+USER_CHARACTERS_MAX = 80  # of a name in the log
+USER_GROUPS = 16
 
 Serve = Callable[[Reply, memoryview], None]
 Respond = Callable[[Answer], object]
@@ -223,5 +228,10 @@ class Login:
         """
         peer, listener = self._connection, self._listener
         site = f"login {listener.name} {NUMBER.sub('0', str(detail)) if reason == '%s' else reason}"
-        text = f"%s:%d on %s: {reason}"
-        listener.log(logging.WARNING, site, text, peer.peer_host, peer.peer_port, listener.name, detail)
+        text, user = f"%s:%d on %s: {reason}", self._server.rejected_user
+        args = [peer.peer_host, peer.peer_port, listener.name, detail]
+        if user is not None:
+            site += f" {zlib.crc32(user.encode(errors='replace')) % USER_GROUPS}"
+            text += ", user %r"
+            args.append(user[:USER_CHARACTERS_MAX])
+        listener.log(logging.WARNING, site, text, *args)

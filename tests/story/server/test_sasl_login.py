@@ -295,7 +295,29 @@ async def test_failures_have_one_text_and_the_log_has_the_reason(
         assert await found.is_closed()
     assert answer.error_code == FAILED
     assert answer.error_message == f"Authentication failed due to invalid credentials with SASL mechanism {client.name}"
-    assert "invalid user name or password" in caplog.text and "wrong one" not in caplog.text
+    name = USER if client.name != "PLAIN" or "unknown" not in repr(client) else "unknown"
+    assert f"invalid user name or password, user {name!r}" in caplog.text and "wrong one" not in caplog.text
+
+
+async def test_log_has_the_name_of_a_rejected_user_bounded_and_escaped(caplog: pytest.LogCaptureFixture) -> None:
+    name = "a\nb\x1b[2J" + "c" * 200
+    async with started() as broker:
+        for client in (plain(name), ScramClient("SCRAM-SHA-256", name, PASSWORD)):
+            async with dialled(broker) as found:
+                assert (await found.log_in(client)).error_code == FAILED
+    lines = [each.getMessage() for each in caplog.records if each.name == login_module.LOGGER.name]
+    assert [line.partition(", user ")[2] for line in lines] == [repr(name[:80])]
+    assert not any(character in line for line in lines for character in "\n\x1b") and PASSWORD not in caplog.text
+
+
+async def test_guesses_of_many_users_have_a_bounded_number_of_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """Each reason has a line a minute in each of 16 groups of names, so one guessed user hides few others."""
+    async with started() as broker:
+        for number in range(40):
+            async with dialled(broker) as client:
+                assert (await client.log_in(plain(f"user-{number}"))).error_code == FAILED
+    lines = sum(each.name == login_module.LOGGER.name for each in caplog.records)
+    assert 5 < lines <= login_module.USER_GROUPS
 
 
 async def test_repeated_failures_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
