@@ -33,7 +33,7 @@ COMMANDS = {
     "group": "List, inspect, create, reset and delete consumer groups.",
     "acl": "List, add, remove and check ACLs.",
     "user": "List, add and remove users with SCRAM credentials.",
-    "security": "Create certificates and a first user; report weak settings.",
+    "security": "Create certificates and a super user; report weak settings.",
     "token": "Create, list, renew and expire delegation tokens.",
     "quota": "List, add and remove client quotas.",
     "transaction": "List, describe, abort and terminate transactions.",

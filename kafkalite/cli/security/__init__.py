@@ -1,3 +1,3 @@
-"""`kafkalite security`: create certificates and a first user; report weak settings."""
+"""`kafkalite security`: create certificates and a super user; report weak settings."""
 
 from kafkalite.cli.security.commands import command as command

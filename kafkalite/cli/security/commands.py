@@ -1,4 +1,4 @@
-"""`kafkalite security`: create certificates and a first user; report weak settings."""
+"""`kafkalite security`: create certificates and a super user; report weak settings."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ Examples:
 """
 )
 def command() -> None:
-    """Create certificates and a first user, and report weak settings."""
+    """Create certificates and a super user, and report weak settings."""
 
 
 @command.command(
@@ -36,16 +36,16 @@ Examples:
     "--host", "hosts", multiple=True, metavar="HOST", help="Of a broker; may be repeated.  [default: localhost]"
 )
 @click.option("--port", type=click.IntRange(1, 65_534), default=9093, show_default=True, help="For clients.")
-@click.option("-u", "--user", default="admin", show_default=True, help="The first user, who may do everything.")
+@click.option("-u", "--user", default="admin", show_default=True, help="The super user: it may do everything.")
 @click.option("--days", type=click.IntRange(1), default=365, show_default=True, help="How long certificates are valid.")
 def init(directory: Path, hosts: tuple[str, ...], port: int, user: str, days: int) -> None:
-    """Create certificates and a first user.
+    """Create certificates and a super user.
 
     DIRECTORY (./security) gets a test authority, certificates, and settings for brokers (server.properties: SASL_SSL
     for clients, SSL between brokers, ACLs) and for clients (client.properties). Keep ca.key apart, or delete it: it
     signs certificates of brokers and clients.
     """
-    from kafkalite.cli.security.first_settings import FILES, create_files
+    from kafkalite.cli.security.initial_files import FILES, create_files
 
     if not user.isascii() or not user.replace("-", "").replace("_", "").isalnum():
         fail(f"--user {user!r}: use letters, digits, - and _")

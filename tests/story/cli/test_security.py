@@ -41,7 +41,7 @@ def run(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 def test_created_files_secure_a_broker(tmp_path: Path) -> None:
-    """The first user and the client certificate work; nothing that was created is weak, printed or overwritten."""
+    """The super user and the client certificate work; nothing that was created is weak, printed or overwritten."""
     directory, port = tmp_path / "security", str(free_port())
     done = run("security", "init", str(directory), "--port", port)
     settings = read_file(str(directory / "server.properties"))

@@ -19,13 +19,13 @@ PASSWORD_BYTES = 18
 HIDDEN = "..."
 
 
-class First(NamedTuple):
-    """The first user, and the broker that clients connect to.
+class SuperUserAccess(NamedTuple):
+    """What the super user needs to connect: the address of the broker, credentials and certificates.
 
     Attributes:
         directory: has the certificates.
         host, port: advertised to clients.
-        user, password: of the first user.
+        user, password: of the super user, who logs in by PLAIN.
     """
 
     directory: Path
@@ -35,7 +35,7 @@ class First(NamedTuple):
     password: str
 
     def __repr__(self) -> str:
-        return f"First({self.user!r}, {self.host!r})"
+        return f"SuperUserAccess({self.user!r}, {self.host!r})"
 
 
 def create_files(directory: Path, hosts: Sequence[str], port: int, user: str, days: int) -> dict[str, str]:
@@ -45,7 +45,7 @@ def create_files(directory: Path, hosts: Sequence[str], port: int, user: str, da
         directory: created if missing; has none of the files.
         hosts: of brokers, the first one in the settings.
         port: for clients; the next one is for connections between brokers.
-        user: the first user.
+        user: the super user.
         days: how long certificates are valid.
 
     Raises ValueError: `cryptography` is missing. OSError.
@@ -55,10 +55,10 @@ def create_files(directory: Path, hosts: Sequence[str], port: int, user: str, da
     names = list(dict.fromkeys((*hosts, *(("127.0.0.1",) if "localhost" in hosts else ()))))
     broker, client = authority.issue(BROKER_NAME, names, days), authority.issue(user, (), days)
     password = secrets.token_urlsafe(PASSWORD_BYTES)
-    first = First(directory, hosts[0], port, user, password)
+    access = SuperUserAccess(directory, hosts[0], port, user, password)
     settings = {
-        "server.properties": server_properties(first),
-        "client.properties": client_properties(first),
+        "server.properties": server_properties(access),
+        "client.properties": client_properties(access),
     }
     chain = authority.issued.certificate
     contents = {
@@ -72,9 +72,9 @@ def create_files(directory: Path, hosts: Sequence[str], port: int, user: str, da
     return {name: text.replace(password, HIDDEN) for name, text in settings.items()}
 
 
-def server_properties(first: First) -> str:
-    """Return the settings of a broker."""
-    directory, host, port, user, password = first
+def server_properties(access: SuperUserAccess) -> str:
+    """Return the settings of a broker whose super user has this access."""
+    directory, host, port, user, password = access
     bound = host if _is_local(host) else "0.0.0.0"
     return _lines(
         {
@@ -94,9 +94,9 @@ def server_properties(first: First) -> str:
     )
 
 
-def client_properties(first: First) -> str:
-    """Return the settings of clients."""
-    directory, host, port, user, password = first
+def client_properties(access: SuperUserAccess) -> str:
+    """Return the settings with which the super user connects."""
+    directory, host, port, user, password = access
     return _lines(
         {
             "bootstrap.servers": f"{host}:{port}",
