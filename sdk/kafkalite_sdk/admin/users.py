@@ -107,10 +107,17 @@ class Users:
     async def alter(
         self, changes: Mapping[UserMechanism, NewCredential | None], *, timeout: float | None = None
     ) -> Outcomes[str, None]:
-        """Set and delete credentials; all changes of a user are made, or none. A thread hashes the passwords.
+        """Set and delete credentials. A thread hashes the passwords.
+
+        There is one request for each mechanism: Apache Kafka with KRaft rejects two changes of a user in one request
+        with DUPLICATE_RESOURCE. After the error of a user its other mechanisms are not changed.
 
         Arguments:
             changes: of users and mechanisms the new credential, None = delete.
+            timeout: of all requests together.
+
+        Returns:
+            The first error of each user that has one.
 
         Raises:
             ValueError: a mechanism is UNKNOWN.
@@ -118,18 +125,28 @@ class Users:
         given = {UserMechanism(*each): change for each, change in changes.items()}
         for unknown in (each for each in given if each.mechanism not in DIGESTS):
             raise ValueError(f"user {unknown.user}: the mechanism is {unknown.mechanism!r}, expected a ScramMechanism")
-        deletions = [Deletion(name=each.user, mechanism=each.mechanism) for each in given if given[each] is None]
+        left_s = self._driver.countdown(timeout)
         new = {each: change for each, change in given.items() if change is not None}
-        upsertions = await self._driver.in_thread(lambda: [_upsertion(each, change) for each, change in new.items()])
+        salted = await self._driver.in_thread(lambda: {each: _upsertion(each, change) for each, change in new.items()})
+        ended: dict[str, KafkaError | None] = {}
+        for mechanism in dict.fromkeys(each.mechanism for each in given):
+            users = [each.user for each in given if each.mechanism is mechanism and ended.get(each.user) is None]
+            outcomes = await self._driver.run(_alteration(mechanism, salted), users, left_s())
+            ended |= {**outcomes.results, **outcomes.errors}
+        return Outcomes(ended)
 
-        def build(users: list[str]) -> AlterUserScramCredentialsRequest:
-            return AlterUserScramCredentialsRequest(
-                deletions=[each for each in deletions if each.name in users],
-                upsertions=[each for each in upsertions if each.name in users],
-            )
 
-        operation: Operation[str, None] = Operation(AlterUserScramCredentialsRequest, build, _altered)
-        return await self._driver.run(operation, dict.fromkeys(each.user for each in given), timeout)
+def _alteration(mechanism: ScramMechanism, salted: Mapping[UserMechanism, Upsertion]) -> Operation[str, None]:
+    """Return the operation that changes a mechanism of users; those without a salted password lose it."""
+
+    def build(users: list[str]) -> AlterUserScramCredentialsRequest:
+        keys = [UserMechanism(user, mechanism) for user in users]
+        return AlterUserScramCredentialsRequest(
+            deletions=[Deletion(name=each.user, mechanism=mechanism) for each in keys if each not in salted],
+            upsertions=[salted[each] for each in keys if each in salted],
+        )
+
+    return Operation(AlterUserScramCredentialsRequest, build, _altered)
 
 
 def _described(

@@ -10,9 +10,10 @@ from kafkalite_sdk.admin import acls
 from kafkalite_sdk.admin.acls import Acl, AclFilter, AclOperation, AclResource, Pattern, Permission
 from kafkalite_sdk.admin.configs import ConfigSource, ResourceType
 from kafkalite_sdk.admin.groups import Groups
+from kafkalite_sdk.admin.outcomes import Outcomes
 from kafkalite_sdk.admin.users import NewCredential, ScramMechanism, UserMechanism, Users
 
-from kafkalite.errors import DecodeError
+from kafkalite.errors import DecodeError, KafkaErrorCode, error_for
 from kafkalite.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from kafkalite.protocol.messages.create_acls import CreateAclsResponse
 from kafkalite.protocol.messages.delete_acls import DeleteAclsResponse
@@ -79,10 +80,11 @@ async def test_credentials_are_hashed_in_a_thread_and_sent_with_their_user() -> 
                 threads.add(threading.current_thread())
             return super().__getattribute__(name)
 
-    async def run(operation: Any, users: Any, _timeout: object) -> None:
+    async def run(operation: Any, users: Any, _timeout: object) -> Outcomes[str, None]:
         requests.extend(operation.build([user]) for user in users)
+        return Outcomes(dict.fromkeys(users))
 
-    driver: Any = SimpleNamespace(run=run, in_thread=asyncio.to_thread)
+    driver: Any = SimpleNamespace(run=run, in_thread=asyncio.to_thread, countdown=lambda _: lambda: 1.0)
     keys = [UserMechanism(user, ScramMechanism.SCRAM_SHA_256) for user in ("alice", "bob")]
     await Users(driver).alter({keys[0]: Credential("secret", 4096), keys[1]: None})
     (alice, bob) = requests
@@ -91,3 +93,26 @@ async def test_credentials_are_hashed_in_a_thread_and_sent_with_their_user() -> 
     assert ([each.name for each in bob.deletions], bob.upsertions) == (["bob"], [])
     with pytest.raises(ValueError, match=r"user alice: the mechanism is <ScramMechanism\.UNKNOWN: 0>"):
         await Users(driver).alter({UserMechanism("alice", ScramMechanism.UNKNOWN): None})
+
+
+async def test_mechanisms_of_a_user_are_changed_by_one_request_each() -> None:
+    """Kafka with KRaft rejects two changes of a user in one request; an error ends the changes of its user."""
+    sent: list[Any] = []
+
+    async def run(operation: Any, users: Any, _timeout: object) -> Outcomes[str, None]:
+        request = operation.build(list(users))
+        changes = request.upsertions, request.deletions
+        sent.append([[(each.name, each.mechanism) for each in part] for part in changes])
+        rejected = error_for(KafkaErrorCode.UNACCEPTABLE_CREDENTIAL)
+        return Outcomes({user: rejected if user == "bob" else None for user in users})
+
+    driver: Any = SimpleNamespace(run=run, in_thread=asyncio.to_thread, countdown=lambda _: lambda: 1.0)
+    sha_256, sha_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+    new = NewCredential("secret", 4096)
+    changes = {UserMechanism(user, each): new for user in ("alice", "bob") for each in (sha_256, sha_512)}
+    outcomes = await Users(driver).alter({**changes, UserMechanism("carol", sha_512): None})
+    assert sent == [
+        [[("alice", sha_256), ("bob", sha_256)], []],
+        [[("alice", sha_512)], [("carol", sha_512)]],
+    ]
+    assert (outcomes.results, list(outcomes.errors)) == ({"alice": None, "carol": None}, ["bob"])
