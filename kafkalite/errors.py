@@ -7,6 +7,7 @@ request or connection. `retriable` = the same request may succeed later. `refres
 KIP-1050.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -513,9 +514,10 @@ ACL_OPTIONS = {
     KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
 }
 GRANT = "`kafkalite acl add -u USER"
+GRANTED_TOPICS_MAX = 5
 
 
-def with_right(code: int, text: str, operation: str, name: str = "") -> str:
+def with_right(code: int, text: str, operation: str, name: str = "", topics: Iterable[str] = ()) -> str:
     """Return the text of a client's error; one of a missing right names the command that grants it.
 
     Arguments:
@@ -523,6 +525,7 @@ def with_right(code: int, text: str, operation: str, name: str = "") -> str:
         text: so far.
         operation: that the client lacks, such as "write" (`docs/authorization.md`).
         name: of the topic, group or transactional id.
+        topics: for which the client needs the same right next; the command grants it for the first ones, too.
     """
     if code not in ACL_OPTIONS or GRANT in text:
         return text
@@ -530,7 +533,8 @@ def with_right(code: int, text: str, operation: str, name: str = "") -> str:
 
     option = ACL_OPTIONS[KafkaErrorCode(code)]
     resource = f"--{option}" if option == "cluster" else f"--{option} {quote(name)}"
-    return f"{text}; {GRANT} -o {operation} {resource}` grants it"
+    more = "".join(f" --topic {quote(each)}" for each in sorted(topics)[:GRANTED_TOPICS_MAX])
+    return f"{text}; {GRANT} -o {operation} {resource}{more}` grants it"
 
 
 def shorten(message: str) -> str:

@@ -151,6 +151,8 @@ class GroupRequests:
     def _not_found(self, error: KafkaError) -> None:
         self._finding = False
         self._find_at = self._now() + self.membership.settings.retry_backoff_max_s  # the lookup itself has retried
+        if error.code == KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
+            error = self.membership.rights_error(KafkaErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not error.retriable:
             self.error = error
             self.commits.fail(error)

@@ -166,7 +166,15 @@ class MemberCore:
     def fail_with(self, code: int, now: float, reason: str | None = None) -> None:
         """End the member with the error of a response."""
         group = self.settings.group_id
-        self.fail(error_for(code, reason and with_right(code, f"group {group}: {reason}", "read", group)), now)
+        self.fail(error_for(code, reason and self.with_rights(code, f"group {group}: {reason}")), now)
+
+    def with_rights(self, code: int, text: str) -> str:
+        """Return the text of an error; that of a missing right names the command for the group and its topics.
+
+        A member needs Read on both: after the group, the topics would be denied.
+        """
+        subscribed = self.subscription.topics | {each.topic for each in self.subscription.claims}
+        return with_right(code, text, "read", self.settings.group_id, subscribed)
 
 
 def is_retriable(error: KafkaError) -> bool:

@@ -22,6 +22,7 @@ from kafkalite.errors import (
     KafkaError,
     KafkaErrorCode,
     UnsupportedVersionError,
+    error_class,
     error_for,
 )
 from kafkalite.model import TopicPartition
@@ -290,6 +291,11 @@ class Membership:
         """A call has ended without a response."""
         if self._core.close_call(call):
             call.on_failure(error, now)
+
+    def rights_error(self, code: int) -> KafkaError:
+        """Return the error of a client that may not find its coordinator; it names what the member needs."""
+        text = f"group {self.settings.group_id}: {error_class(code).code.message}"
+        return error_for(code, self._core.with_rights(code, text))
 
     def coordinator_found(self, now: float) -> None:
         """The consumer has found the coordinator, and sends further calls to it."""
