@@ -58,6 +58,8 @@ ALIASES = {
 }
 HOSTNAME_ALGORITHM = "ssl_endpoint_identification_algorithm"  # empty: host names are not compared
 STORES = re.compile(r"ssl_(truststore|keystore)_")
+HOW = "-X KEY=VALUE or --client-config sets them"
+SETTING = re.compile(rf"\b(?:{'|'.join(name for name in KNOWN if '_' in name)}|sasl_\*)(?![\w.])(?:=(?:True|False)\b)?")
 _JAAS_OPTION = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _JAAS_TOKEN = re.compile(r'tokenauth\s*=\s*"?true\b', re.IGNORECASE)
 
@@ -162,6 +164,22 @@ def unknown(source: str, key: str, name: str) -> Failure:
 def dotted_key(name: str) -> str:
     """Return the name of a setting as users write it."""
     return name.replace("_", ".")
+
+
+def with_cli_names(text: str) -> str:
+    """Return the text of an error with the settings as users of a command write them, and how to set these.
+
+    Arguments:
+        text: of the SDK, such as "...; set ssl_cafile to its certificate".
+    """
+    named = SETTING.sub(lambda match: dotted_setting(match[0]), text)
+    return text if named == text else f"{named} ({HOW})"
+
+
+def dotted_setting(text: str) -> str:
+    """Return a setting of the SDK, such as `ssl_check_hostname=False`, as a line of a file."""
+    name, _, value = text.partition("=")
+    return f"{dotted_key(name)}={value.lower()}" if value else dotted_key(name)
 
 
 def credentials(source: str, key: str, value: str) -> Mapping[str, Any]:

@@ -240,7 +240,7 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
         try:
             asyncio.run(interruptible(work(*args, **kwargs)))
         except KafkaError as error:
-            fail(with_needed_right(error.code, str(error)) if isinstance(error, BrokerResponseError) else str(error))
+            fail(client_error(error))
         except BrokenPipeError:
             raise  # the reader of the output is gone: the command ends silently
         except OSError as error:
@@ -270,7 +270,16 @@ def explain_error(error: KafkaError, subject: str) -> str:
     if isinstance(error, BrokerResponseError):
         known = error.code == KafkaErrorCode.GROUP_ID_NOT_FOUND  # the message of brokers names the group again
         return refusal(error.code, None if known else error.message, subject)
-    return f"{subject}: {error}"
+    return f"{subject}: {client_error(error)}"
+
+
+def client_error(error: KafkaError) -> str:
+    """Return the text for an error of the SDK: with the command that grants a missing right, and names of settings."""
+    if isinstance(error, BrokerResponseError):
+        return with_needed_right(error.code, str(error))
+    from kafkalite.cli.client_config import with_cli_names  # few commands fail so
+
+    return with_cli_names(str(error))
 
 
 def fail_for(errors: Mapping[str, KafkaError], then: str = "", steps: Mapping[int, str] = NEXT_STEPS) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import click
 from kafkalite_sdk import Admin, Environment
 
-from kafkalite.cli.client_options import CLIENT_ID, Cluster
+from kafkalite.cli.client_options import CLIENT_ID, Cluster, client_error
 from kafkalite.cli.failure import fail
 from kafkalite.cli.retry import Retry
 from kafkalite.cli.retry_report import report_retries
@@ -89,7 +89,9 @@ def create_client(create: Callable[..., C], address: str, settings: dict[str, An
     try:
         return create(address, **settings)
     except (ValueError, TypeError) as error:
-        fail(f"client settings: {error}")
+        from kafkalite.cli.client_config import with_cli_names  # few commands fail so
+
+        fail(with_cli_names(f"client settings: {error}"))
 
 
 async def when_started(cluster: Cluster, create: Callable[[str], C]) -> C:
@@ -117,7 +119,7 @@ async def first_that_answers(cluster: Cluster, create: Callable[[str], C], *, re
             await client.start()
         except (KafkaConnectionError, KafkaTimeoutError) as error:
             if report:
-                click.echo(f"kafkalite: {error}", err=True)
+                click.echo(f"kafkalite: {client_error(error)}", err=True)
         else:
             return client
     client = create(last)

@@ -131,7 +131,8 @@ async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
 
     Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. A broker whose
     STATE is `cut off` does not reach it: it serves, but changes of topics, configs and in-sync replicas wait or fail.
-    IMBALANCE is the share of the partitions whose first replica the broker has that others lead. LAG is the largest
+    IMBALANCE is the share of the partitions whose first replica the broker has that others lead. After a restart it is
+    not 0 until the controller elects them again (leader.imbalance.check.interval.seconds). LAG is the largest
     number of records that one of its replicas is behind the leader. ISR-CHANGES counts the changes of in-sync replicas
     that wait for the controller. The exit code is 1 if the cluster is not complete: no controller, a broker that is
     silent or cut off, a partition without a leader or with a replica that is not in sync, a node of the tree with
@@ -184,7 +185,8 @@ def print_status(found: ClusterStatus) -> None:
     click.echo(f"transaction.version {found.transaction_version}")
     if found.replicas.not_preferred:
         click.echo(
-            f"{found.replicas.not_preferred} partition(s) are not led by their first replica: `topic elect-leaders`"
+            f"{found.replicas.not_preferred} partition(s) are not led by their first replica, as after a restart of "
+            "its broker: `kafkalite topic elect-leaders` elects it"
         )
     rows = [
         (*each[:4], "yes" if each.controller else "no", state_of(each), *replica_cells(each), each.coordination)

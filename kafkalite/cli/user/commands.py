@@ -165,6 +165,9 @@ async def alter(admin: "Admin", change: "dict[UserMechanism, NewCredential | Non
 def read_password(file: str | None, user: str) -> str:
     """Return the password from a file, or ask for it; ends the command if there is none. Raises OSError."""
     if file is None:
+        if not sys.stdin.isatty():
+            text = "there is no terminal to ask for it; give --password-file FILE, or - for standard input"
+            fail(f"the password of {user}: {text}")
         entered: str = click.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True)
         return entered
     if file == STANDARD_INPUT:

@@ -53,6 +53,12 @@ def kafkalite(broker: BrokerThread) -> Call:
     return lambda *args, **options: call(*args, "--bootstrap-server", broker.address, **options)
 
 
+def test_password_cannot_be_asked_for_without_a_terminal(kafkalite: Call) -> None:
+    refused = kafkalite("add", "alice", stdin="", code=2)
+    step = "give --password-file FILE, or - for standard input"
+    assert refused.stderr == f"kafkalite: the password of alice: there is no terminal to ask for it; {step}\n"
+
+
 def test_users_are_added_listed_and_removed(kafkalite: Call, broker: BrokerThread, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\nanother line\n")

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kafkalite.cli.client_config import read_settings, split_settings
+from kafkalite.cli.client_config import read_settings, split_settings, with_cli_names
 from kafkalite.cli.client_options import Cluster
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.main import main
@@ -91,8 +91,26 @@ def test_a_line_of_a_file_is_named_by_its_number(tmp_path: Path) -> None:
 def test_settings_that_do_not_fit_together_are_one_line(args: tuple[str, ...]) -> None:
     done = CliRunner().invoke(main, [*args, "-b", "127.0.0.1:1", "-X", "security.protocol=SASL_SSL"])
     assert done.exit_code == 2
-    assert done.stderr.startswith("kafkalite: client settings: sasl_mechanism is not set, expected one of PLAIN")
+    assert done.stderr.startswith("kafkalite: client settings: sasl.mechanism is not set, expected one of PLAIN")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("the sasl_* settings", "the sasl.* settings"),
+        ("set ssl_check_hostname=False if", "set ssl.check.hostname=false if"),
+        ('set security_protocol to "SSL"', 'set security.protocol to "SSL"'),
+        ("request_timeout_ms = 5", "request.timeout.ms = 5"),
+    ],
+)
+def test_errors_name_settings_as_the_command_line_does(text: str, named: str) -> None:
+    assert with_cli_names(text) == f"{named} (-X KEY=VALUE or --client-config sets them)"
+
+
+@pytest.mark.parametrize("text", ["topic orders does not exist", "my_sasl_mechanism", "sasl_mechanism.log"])
+def test_other_words_of_an_error_stay(text: str) -> None:
+    assert with_cli_names(text) == text
 
 
 def test_addresses_of_the_file_are_used_unless_others_are_given(tmp_path: Path) -> None:
