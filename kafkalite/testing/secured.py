@@ -76,16 +76,18 @@ class SecuredBroker(BrokerThread):
         Arguments:
             user: that logs in; None = the first one.
 
-        Raises KeyError: there is no such user.
+        Raises ValueError: there is no such user.
         """
         settings: dict[str, Any] = {"security_protocol": self._protocol}
         if self._tls:
             settings["ssl_cafile"] = self.authority
         if self._users:
             name = next(iter(self._users)) if user is None else user
+            if name not in self._users:
+                raise ValueError(f"the broker has no user {name!r}; its users are {', '.join(self._users)}")
             settings |= {"sasl_mechanism": "PLAIN", "sasl_username": name, "sasl_password": self._users[name]}
         elif user is not None:
-            raise KeyError(user)
+            raise ValueError(f"the broker has no user {user!r}: give `users` to log in")
         return settings
 
     @property

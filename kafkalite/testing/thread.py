@@ -39,10 +39,10 @@ class BrokerThread(LoopThread[Broker]):
     def client_settings(self, user: str | None = None) -> dict[str, Any]:
         """Return the settings of a client of `kafkalite_sdk`: none, as the broker has no security.
 
-        Raises KeyError: there is no such user.
+        Raises ValueError: a user is given.
         """
         if user is not None:
-            raise KeyError(user)
+            raise ValueError(f"the broker has no user {user!r}; a `SecuredBroker` with `users` has")
         return {}
 
     def create_topic(

@@ -322,12 +322,14 @@ def test_factory(kafkalite_broker_factory, kafkalite_producer_factory):
         broker.allow("bob", "write", topic="orders")
     with pytest.raises(ValueError, match="'raed' does not exist; use all, read"):
         broker.allow("bob", "raed", topic="orders")
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match=f"no user 'mallory'; its users are {', '.join(USERS)}"):
         broker.client_settings("mallory")
 
 
 def test_without_security(kafkalite_broker):
     assert kafkalite_broker.client_settings() == {}
+    with pytest.raises(ValueError, match="no user 'alice'; a `SecuredBroker` with `users` has"):
+        kafkalite_broker.client_settings("alice")
 """
 
 
