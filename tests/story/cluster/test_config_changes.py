@@ -15,6 +15,7 @@ from kafkalite.clock import Outcome
 from kafkalite.cluster.configs.notifications import ConfigWatcher
 from kafkalite.cluster.configs.writes import NodeChange
 from kafkalite.testing.virtual_loop import pass_time
+from tests.kit.planted_bugs import Report, assert_found
 from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.config_setters import TOPIC_NAMES, ConfigSetter, check_applied, owned_keys
 from tests.story.cluster.faults import Faults
@@ -26,7 +27,6 @@ SECONDS = 6.0
 HEAL_S = 10.0
 MINUTE_MS = 60_000
 SKEWS_MS = (0, 0, -20 * MINUTE_MS, -3 * MINUTE_MS, 3 * MINUTE_MS, 20 * MINUTE_MS)
-BUG_SEEDS = range(1, 201)
 
 
 async def scenario(world: ClusterWorld) -> dict[str, int]:
@@ -88,22 +88,30 @@ def missing_notifications_are_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConfigWatcher, "_read", deleting)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
-    "bug",
+    ("bug", "recorded"),
     [
-        writes_without_a_version,
-        lost_responses_are_successes,
-        missing_notifications_are_ignored,
+        (writes_without_a_version, 5),
+        (lost_responses_are_successes, 34),
+        (missing_notifications_are_ignored, 5),
     ],
+    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_planted_bug_is_found(
-    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    bug: Callable[[pytest.MonkeyPatch], None],
+    recorded: int,
+    simulations: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    record_property: Report,
 ) -> None:
     bug(monkeypatch)
-    for seed in BUG_SEEDS:
-        try:
-            run_seed(tmp_path, seed)
-        except AssertionError as error:
-            print(f"{bug.__name__}: seed {seed}: {error}".splitlines()[0])
-            return
-    pytest.fail(f"{bug.__name__} was not found in {len(BUG_SEEDS)} runs")
+    assert_found(
+        bug.__name__,
+        lambda seed: run_seed(tmp_path, seed),
+        (AssertionError,),
+        recorded=recorded,
+        simulations=simulations,
+        report=record_property,
+    )

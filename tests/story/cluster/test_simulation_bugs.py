@@ -21,10 +21,9 @@ from kafkalite.server.process.listeners import Listeners
 from kafkalite.state.controller.effects import Write
 from kafkalite.state.controller.events import WriteDone
 from kafkalite.testing.virtual_loop import VirtualTimeError
+from tests.kit.planted_bugs import Report, assert_found
 from tests.story.cluster.test_simulation import run_seed
 from tests.story.cluster.world import SETTINGS
-
-BUG_SEEDS = range(1, 201)
 
 
 def stale_image(patch: pytest.MonkeyPatch) -> None:
@@ -108,34 +107,36 @@ def session_of_a_copied_directory_closed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(saved_session, "lock_identity", lambda lock: [])
 
 
-def found_in(directory: Path) -> tuple[int, BaseException] | None:
-    """The first seed whose run fails."""
-    for seed in BUG_SEEDS:
-        try:
-            run_seed(directory, seed)
-        except (AssertionError, VirtualTimeError, KafkaError) as error:
-            return seed, error
-    return None
-
-
+@pytest.mark.torture
 @pytest.mark.parametrize(
-    "bug",
+    ("bug", "recorded"),
     [
-        stale_image,
-        acknowledged_before_the_flush,
-        closed_after_a_lost_session,
-        zombie_controller,
-        write_without_epoch_check,
-        failed_epoch_check_ignored,
-        failed_multi_ignored,
-        requests_before_the_registration,
-        session_of_a_copied_directory_closed,
+        (stale_image, 1),
+        (acknowledged_before_the_flush, 6),
+        (closed_after_a_lost_session, 3),
+        (zombie_controller, 6),
+        (write_without_epoch_check, 6),
+        (failed_epoch_check_ignored, 92),
+        (failed_multi_ignored, 16),
+        (requests_before_the_registration, 6),
+        (session_of_a_copied_directory_closed, 3),
     ],
+    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_planted_bug_is_found(
-    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    bug: Callable[[pytest.MonkeyPatch], None],
+    recorded: int,
+    simulations: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    record_property: Report,
 ) -> None:
     bug(monkeypatch)
-    found = found_in(tmp_path)
-    assert found is not None, f"{bug.__name__} was not found in {len(BUG_SEEDS)} runs"
-    print(f"{bug.__name__}: seed {found[0]}: {found[1]}".splitlines()[0])
+    assert_found(
+        bug.__name__,
+        lambda seed: run_seed(tmp_path, seed),
+        (AssertionError, VirtualTimeError, KafkaError),
+        recorded=recorded,
+        simulations=simulations,
+        report=record_property,
+    )
