@@ -105,12 +105,14 @@ class MemoryTransport(asyncio.Transport):
         """Send bytes."""
         if self._ended or self._closing or self._eof_written or not data:
             return
-        self._link.network.writing(self, data)
-        for part in self._link.network.fragments(bytes(data)):
-            self._arrives_at = max(self._arrives_at, self._link.network.arrival())
+        network = self._link.network
+        network.writing(self, data)
+        for part in network.fragments(bytes(data)):
+            self._arrives_at = max(self._arrives_at, network.arrival())
             self._in_transit.append((self._arrives_at, part))
             self._unread_bytes += len(part)
-        self.schedule()
+        if self._timer is None:
+            self.schedule()
         if not self._writing_paused and self.get_write_buffer_size() > self._high:
             self._writing_paused = True
             cast(asyncio.Protocol, self.get_protocol()).pause_writing()
@@ -184,17 +186,20 @@ class MemoryTransport(asyncio.Transport):
         self._timer = None
         now = self._loop.time()
         if now >= self._link.stalled_until and not self.held and not self.other.receives_nothing:
-            arrived = bytearray()
-            while self._in_transit and self._in_transit[0][0] <= now and self._in_transit[0][1]:
-                arrived += self._in_transit.popleft()[1]
-            self._unread_bytes -= len(arrived)
+            in_transit = self._in_transit
+            arrived = []
+            while in_transit and in_transit[0][0] <= now and in_transit[0][1]:
+                arrived.append(in_transit.popleft()[1])
             if arrived:
-                self.other.receive(bytes(arrived))
-            elif self._in_transit and self._in_transit[0][0] <= now:
-                self._in_transit.popleft()
+                data = arrived[0] if len(arrived) == 1 else b"".join(arrived)
+                self._unread_bytes -= len(data)
+                self.other.receive(data)
+            elif in_transit and in_transit[0][0] <= now:
+                in_transit.popleft()
                 self.other.receive_eof()
             self._written()
-        self.schedule()
+        if self._in_transit:
+            self.schedule()
 
     def _written(self) -> None:
         if self._writing_paused and not self._ended and self.get_write_buffer_size() <= self._low:
