@@ -33,6 +33,7 @@ pytest_plugins = [
     "tests.fix_fuzz",
     "tests.fix_torture",
     "tests.fix_rigs",
+    "tests.fix_ram",
 ]
 
 

@@ -1,11 +1,7 @@
-"""What the rigs share: a directory in memory, where fdatasync costs nothing, the seed, and what is logged."""
+"""What the rigs share: the seed, and what is logged."""
 
 import logging
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark_kafkalite.tables import snapshots
@@ -15,19 +11,7 @@ from tests.rigs.lines import Lines
 
 pytest.register_assert_rewrite("tests.rigs.machine", "tests.rigs.model")
 
-MEMORY = Path("/dev/shm")
 SEED = chosen_seed()
-
-
-@pytest.fixture
-def ram(tmp_path: Path) -> Iterator[Path]:
-    """A directory of this test, in memory where the system has one there."""
-    if not os.access(MEMORY, os.W_OK):
-        yield tmp_path
-        return
-    path = Path(tempfile.mkdtemp(prefix="kafkalite-rig-", dir=MEMORY))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

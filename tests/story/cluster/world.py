@@ -6,6 +6,7 @@ The attributes that the applications of `tests.story.sdk` use are those of its `
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -172,7 +173,7 @@ def run(
     scenario: Callable[[W], Awaitable[T]],
     make: Callable[[Path, int], W] = ClusterWorld,  # type: ignore[assignment]
 ) -> T:
-    """Run a scenario in a world of its own."""
+    """Run a scenario in a world of its own, and remove its log directories unless it fails: they may be in memory."""
 
     async def main() -> T:
         async with running(make(directory / str(seed), seed)) as world:
@@ -180,4 +181,6 @@ def run(
 
     print(f"KAFKALITE_SEED={seed}")
     with short_slices(seed):
-        return run_virtually(main)[0]
+        result = run_virtually(main)[0]
+    shutil.rmtree(directory / str(seed), ignore_errors=True)  # a scenario without brokers has none
+    return result
