@@ -1,4 +1,4 @@
-"""`ram`: a directory in memory, where fsync costs nothing and a broker's files cost a fifth of the system time."""
+"""`ram`: a directory in memory, where fsync costs nothing and a broker's files cost a quarter of the system time."""
 
 import os
 import shutil
