@@ -9,11 +9,17 @@ cdef extern from *:
     """
     #if defined(__GLIBC__)
     #include <malloc.h>
+    static int kl_mapped_from = 0;  /* 0: this process uses the defaults */
     static int kl_keep_freed(int mapped_from, int kept) {
+        kl_mapped_from = mapped_from;
         return mallopt(M_MMAP_THRESHOLD, mapped_from) && mallopt(M_TRIM_THRESHOLD, kept);
+    }
+    static int kl_map_from(int size) {
+        return kl_mapped_from && mallopt(M_MMAP_THRESHOLD, size ? size : kl_mapped_from);
     }
     #else
     static int kl_keep_freed(int mapped_from, int kept) { (void)mapped_from; (void)kept; return 0; }
+    static int kl_map_from(int size) { (void)size; return 0; }
     #endif
     #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
     static int kl_give_back(size_t free_max) {
@@ -24,6 +30,7 @@ cdef extern from *:
     #endif
     """
     int kl_keep_freed(int mapped_from, int kept) nogil
+    int kl_map_from(int size) nogil
     int kl_give_back(size_t free_max) nogil
 
 
@@ -34,6 +41,15 @@ def keep_freed(int mapped_from, int kept):
         of each thread's heap. Both count for the whole process, from now on.
     """
     return kl_keep_freed(mapped_from, kept) == 1
+
+
+def map_from(int size):
+    """Map blocks of `size` bytes and more by themselves, until `map_from(0)`; return whether that has an effect.
+
+    A block that is allocated meanwhile and used in part has no pages but those: in the heap it lies on pages that freed
+    blocks have used. Does nothing before `keep_freed`.
+    """
+    return kl_map_from(size) == 1
 
 
 def give_back(size_t free_max):

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from kafkalite._speedups.allocator import map_from
 from kafkalite._speedups.net.framing import Connection, Hub, Limits, Service
 from kafkalite.net.handshakes import Handshakes
 from kafkalite.net.peer_close import PeerCloseDetector, PeerCloseWatch
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("kafkalite.net")
 REGION_BYTES_MAX = 256 * 1024  # of a file per read
 WRITE_HIGH = 256 * 1024
+TLS_BUFFER_BYTES = 256 * 1024  # of a connection, by asyncio and uvloop
 OVERFLOW_BYTES = 64 * 1024
 PART_BYTES_MIN = 16 * 1024  # the size of a TLS record
 DISCARDS_MAX = 16
@@ -349,11 +351,23 @@ class TransportHub(Hub):
             CONNECTED.set(connected)
         try:
             await self.loop.connect_accepted_socket(
-                lambda: protocol, connected, ssl=context, ssl_handshake_timeout=limit_s
+                functools.partial(self._created, protocol, context),
+                connected,
+                ssl=context,
+                ssl_handshake_timeout=limit_s,
             )
         except OSError as error:  # ssl.SSLError and every failure of the socket are OSErrors
             text = f"connection failed before the first request: {error}"
             LOGGER.info("%s:%d: %s", *peer, text) if context is None else self.report_handshake(peer, text)
+
+    def _created(self, protocol: TransportProtocol, context: ssl_module.SSLContext | None) -> TransportProtocol:
+        """Return the protocol of a new transport; the loop allocates the receive buffer of TLS next.
+
+        Of its 256 KiB, records up to 4 KiB use a page, if it is not in the heap, among pages in use.
+        """
+        if context is not None and map_from(TLS_BUFFER_BYTES):
+            self.loop.call_soon(map_from, 0)
+        return protocol
 
     def report_handshake(self, peer: tuple[str, int], text: str) -> None:
         """Log why a handshake has failed: one line per minute and address, others at level DEBUG."""

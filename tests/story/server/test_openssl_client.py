@@ -5,16 +5,18 @@ and handshakes that end early. One broker serves all cases. Each refusal is an a
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from perf.wire import api_versions
+from perf.process import memory
+from perf.wire import api_versions, call
 from tests.kit.brokers import Kafkalite
 from tests.kit.certificates import Authority, Pem
 from tests.kit.ports import free_port
@@ -24,6 +26,7 @@ WEAK = "ALL:COMPLEMENTOFALL:@SECLEVEL=0"  # of the client: the broker decides
 RSA = "-newkey rsa:2048"
 BROKEN_SIZE = struct.pack(">i", -1)  # the broker closes the connection at this frame
 DEADLINE_S = 60.0
+IDLE, IDLE_BYTES_MAX = 200, 32 * 1024
 LISTENERS = ("SSL", "RSA", "TLS12", "TLS13", "MUTUAL", "EXPIRED", "NAMED", "SELF", "FOREIGN")
 FORWARD_SECRET = ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305")
 
@@ -218,3 +221,19 @@ def first_flight() -> bytes:
             hello = header + connected.recv(int.from_bytes(header[3:], "big"), socket.MSG_WAITALL)
         client.wait(DEADLINE_S)
     return hello
+
+
+def test_memory_of_an_idle_connection_is_bounded(secured: Secured) -> None:
+    """The receive buffer of a connection uses only the pages of its records."""
+    context = ssl.create_default_context(cafile=str(secured.authority.cert))
+    with ExitStack() as stack:
+
+        def connect(count: int) -> int:
+            for _ in range(count):
+                plain = socket.create_connection((HOST, secured.ports["SSL"]), timeout=DEADLINE_S)
+                connection = stack.enter_context(context.wrap_socket(plain, server_hostname=HOST))
+                call(connection, api_versions(1))
+            return memory(secured.broker.pid).resident
+
+        before = connect(50)
+        assert (connect(IDLE) - before) / IDLE <= IDLE_BYTES_MAX
