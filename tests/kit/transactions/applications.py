@@ -174,5 +174,8 @@ class Copier(Application):
         retries = Retries(self._around.now, OFFSETS_S, self._around.settings.backoff_s)
         position = (await committed_offsets(self._wire, self._group, [partition], retries))[partition]
         found = await fetch_committed(self._wire, partition, position)
+        while not found.records and found.next_offset > position:  # a segment with markers and aborted records alone
+            position = found.next_offset
+            found = await fetch_committed(self._wire, partition, position)
         chosen = found.records[: self._random.randint(1, RECORDS_MAX)]
         return [(Source(partition, offset), number) for offset, number in chosen]

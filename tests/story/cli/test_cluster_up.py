@@ -146,7 +146,7 @@ def test_the_end_of_the_last_broker_ends_the_command(tmp_path: Path) -> None:
 def test_commands_show_what_the_other_brokers_have(tmp_path: Path) -> None:
     """No listener is blamed for a broker that was killed."""
     with Up(tmp_path) as up, Admin(up.bootstrap) as admin:
-        admin.topics.create(NewTopic("orders", partitions=4)).check()
+        admin.topics.create(NewTopic("orders", partitions=4, replication_factor=1)).check()
         at = up.bootstrap.split(",")[0]
 
         def run(*args: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -167,7 +167,7 @@ def test_commands_show_what_the_other_brokers_have(tmp_path: Path) -> None:
 
 def test_what_a_killed_broker_had_is_named_and_is_an_error(tmp_path: Path) -> None:
     with Up(tmp_path) as up, Admin(up.bootstrap) as admin:
-        admin.topics.create(NewTopic("orders", partitions=4)).check()
+        admin.topics.create(NewTopic("orders", partitions=4, replication_factor=1)).check()
         led = led_by(admin, 2)
         with Consumer(up.bootstrap, group="billing") as consumer:
             consumer.commit({TopicPartition("orders", each): 0 for each in range(4)})
