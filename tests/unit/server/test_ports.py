@@ -22,6 +22,7 @@ CREATED = re.compile(
     r"Thread\(|ThreadPoolExecutor\(|socket\.socket\(|LoopClock\(|SystemRandom\(|ThreadOffload\(|Disk\(\)|Listener\()"
 )
 KNOWN = {
+    "coordination/served/local_socket.py: socket.socket(",  # a Unix socket between processes of one machine
     "server/process/resources.py: Disk()",  # of a broker without a disk in its ports
     "server/process/sd_notify.py: socket.socket(",  # used by `serve` alone
     "storage/recovery/load_logs.py: ThreadPoolExecutor(",  # joined within the call
