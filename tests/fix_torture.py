@@ -9,13 +9,15 @@ import re
 
 import pytest
 
+from tests.kit.planted_bugs import SHORT_SIMULATIONS
+
 SEED = re.compile(r"KAFKALITE_SEED=\d+")
 SHORT = {
     "kills": 15,
     "cuts": 3,
     "faults": 1,
     "cluster_faults": 8,
-    "simulations": 100,
+    "simulations": SHORT_SIMULATIONS,
     "minutes": 10,
     "fairness_seconds": 60,
 }

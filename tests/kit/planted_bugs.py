@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.fix_torture import SHORT
-
 SEEDS = range(1, 201)
+SHORT_SIMULATIONS = 100  # the value of `--simulations` in `make test`
 Report = Callable[[str, object], None]
 
 
@@ -22,7 +21,7 @@ def search_order(recorded: int, simulations: int) -> list[int]:
         recorded: the seed that finds the bug.
         simulations: the option `--simulations`.
     """
-    if simulations != SHORT["simulations"]:
+    if simulations != SHORT_SIMULATIONS:
         return list(SEEDS)
     return sorted(SEEDS, key=lambda seed: seed != recorded)
 
