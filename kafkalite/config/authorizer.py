@@ -37,17 +37,22 @@ def check_authorizer_name(name: str) -> None:
     raise ConfigError(NAME_KEY, f"{NAME_KEY}: {name}: {reason}; expected one of {known}")
 
 
-def parse_super_users(text: str) -> tuple[Principal, ...]:
-    """Parse principals that `;` separates, such as `User:alice;User:CN=bob,O=x`; raises ConfigError."""
-    return tuple(_principals(text))
+def parse_super_users(text: str, *, any_type: bool = False) -> tuple[Principal, ...]:
+    """Parse principals that `;` separates, such as `User:alice;User:CN=bob,O=x`; raises ConfigError.
+
+    Arguments:
+        text: of the key.
+        any_type: a principal builder may return other types than `User`.
+    """
+    return tuple(_principals(text, any_type=any_type))
 
 
-def _principals(text: str) -> Iterator[Principal]:
+def _principals(text: str, *, any_type: bool) -> Iterator[Principal]:
     for each in filter(None, map(str.strip, text.split(";"))):
         principal_type, colon, name = each.partition(":")
         if not colon or not name:
             raise ConfigError(SUPER_USERS_KEY, f"{SUPER_USERS_KEY}: {each!r}: expected TYPE:NAME, such as User:{each}")
-        if principal_type != "User":
+        if principal_type != "User" and not any_type:
             text = f"{SUPER_USERS_KEY}: {each!r}: no principal has the type {principal_type!r}, expected User:{name}"
             raise ConfigError(SUPER_USERS_KEY, text)
         yield Principal(principal_type, name)

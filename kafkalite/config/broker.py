@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalite.config.zookeeper import ZooKeeperSecurity
 
 ZOOKEEPER = ("zookeeper.", "kafkalite.zookeeper.")
+PRINCIPAL_BUILDER = "principal.builder.class"
 
 Config = TypeVar("Config")
 FROM_ROW: Any = object()
@@ -389,7 +390,7 @@ class BrokerConfig:
             from kafkalite.config.authorizer import check_authorizer_name, parse_super_users  # most brokers have none
 
             check_authorizer_name(name)
-            principals = parse_super_users(super_users)
+            principals = parse_super_users(super_users, any_type=bool(self.principal_builders()))
         object.__setattr__(self, "super_users", principals)
 
     def _read_listeners(self) -> None:
@@ -414,6 +415,7 @@ class BrokerConfig:
             raise ConfigError(key, f"{key} and inter.broker.listener.name are set: set one of them")
         object.__setattr__(self, "listener_between_brokers", listener_between_brokers(wanted, listeners, protocol))
         check_additional_listeners(self.kafkalite_inter_broker_additional_listeners, listeners)
+        self.principal_builders()
         for endpoint in listeners:
             if endpoint.security_protocol != PLAINTEXT and self.listener_security(endpoint.listener).uses_sasl:
                 self._check_sasl(endpoint.listener)
@@ -430,6 +432,19 @@ class BrokerConfig:
 
         mechanism = str(self.values["sasl.mechanism.inter.broker.protocol"])
         return broker_credentials(self.sasl_settings(self.listener_between_brokers), mechanism)
+
+    def principal_builders(self) -> dict[str, str]:
+        """Return the entry points that build principals, by listener; those with Kafka's default are left out."""
+        if not any(name.endswith(PRINCIPAL_BUILDER) for texts in self.levels for name in texts):
+            return {}
+        from kafkalite.config.extensions.principal_builders import principal_builders  # few brokers set it
+
+        return principal_builders(self.values, [each.listener for each in self.listeners])
+
+    @property
+    def levels(self) -> tuple[Mapping[str, str], ...]:
+        """The texts of the static and dynamic configs."""
+        return self.static, self.dynamic_default, self.dynamic
 
     def sasl_settings(self, listener: str) -> "SaslSettings":
         """Return mechanisms, login modules and users of a listener with SASL, see `listener_security`."""

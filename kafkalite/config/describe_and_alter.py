@@ -418,6 +418,7 @@ AT_START = frozenset(
         "log.cleaner.threads",
         "max.connections.per.ip.overrides",
         "num.recovery.threads.per.data.dir",
+        "principal.builder.class",
         "sasl.enabled.mechanisms",
         "sasl.mechanism.inter.broker.protocol",
     )
@@ -425,7 +426,12 @@ AT_START = frozenset(
 
 
 # The same for keys behind `listener.name.NAME.`.
-AT_START_OF_LISTENERS = (".sasl.enabled.mechanisms", ".connections.max.reauth.ms", ".sasl.server.max.receive.size")
+AT_START_OF_LISTENERS = (
+    ".sasl.enabled.mechanisms",
+    ".connections.max.reauth.ms",
+    ".sasl.server.max.receive.size",
+    ".principal.builder.class",
+)
 
 
 def not_in_force(before: Mapping[str, str], texts: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from kafkalite.config.extensions.entry_points import MECHANISMS, describe_group, entry_points_of
 from kafkalite.config.jaas import MODULES, PACKAGE, LoginModule, parse_jaas
 from kafkalite.config.keys import ConfigError
 from kafkalite.config.listeners import listener_prefix
@@ -90,6 +91,9 @@ def sasl_settings(security: ListenerSecurity) -> SaslSettings:
     """
     name = security.listener
     check_mechanisms(f"{listener_prefix(name)}sasl.enabled.mechanisms", security.mechanisms)
+    for each in security.jaas.keys() - MODULES.keys():
+        key = jaas_key(name, each)
+        raise ConfigError(key, f"{key}: {each} is a user-defined mechanism, which has no login module; remove the key")
     logins = {each: parse_jaas(jaas_key(name, each), text, each) for each, text in security.jaas.items()}
     callbacks = dict(_user_defined_callbacks(security))
     found = SaslSettings(name, security.mechanisms, logins, callbacks, security.oauthbearer)
@@ -163,11 +167,12 @@ def _user_defined_callbacks(security: ListenerSecurity) -> Iterable[tuple[str, s
 
 
 def check_mechanisms(key: str, mechanisms: Iterable[str]) -> None:
-    """Raise ConfigError unless all SASL mechanisms are supported, and there is one."""
+    """Raise ConfigError unless all SASL mechanisms are built in or installed, and there is one."""
     supported = ", ".join(MODULES)
     names = list(mechanisms)
     if "GSSAPI" in names:
         raise ConfigError(key, f"{key}: GSSAPI (Kerberos) is not supported; use {supported}")
     for each in names or [""]:
-        if each not in MODULES:
-            raise ConfigError(key, f"{key}: {each!r} is no SASL mechanism of this broker; use {supported}")
+        if each not in MODULES and each not in entry_points_of(MECHANISMS):
+            known = f"{supported}, or an entry point of {describe_group(MECHANISMS)}"
+            raise ConfigError(key, f"{key}: {each!r} is no SASL mechanism of this broker; use {known}")

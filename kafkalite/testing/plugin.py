@@ -3,8 +3,8 @@
 1. Every pytest run of every user loads this module, so it imports nothing of the broker before a fixture is used.
 2. Each process of pytest-xdist has its own broker on a free port, so parallel tests do not affect each other.
 3. The marker `kafkalite` of a test precedes the ini options: `settings` (of the brokers), `brokers` (of the cluster),
-   `partitions` and `configs` (of the topic), `producer` and `consumer` (their settings), `tls`, `users` and `acls`
-   (the security of the broker, see `kafkalite.testing.secured`).
+   `partitions` and `configs` (of the topic), `producer` and `consumer` (their settings), `tls`, `users`, `mechanism`
+   and `acls` (the security of the broker, see `kafkalite.testing.secured`).
 4. The fixtures `kafkalite_async_*` run in the event loop of the test, by pytest-asyncio (any mode) or by anyio.
 5. A cluster belongs to one test, as tests kill its brokers.
 """
@@ -34,7 +34,7 @@ TOPIC_NAME_MAX = 249  # Topic.java, MAX_NAME_LENGTH
 MARKER = "kafkalite"
 # A test with two consumers, one after the other, must not wait for a heartbeat interval.
 WITHOUT_DELAY = {"group.consumer.assignment.interval.ms": "0"}
-SECURITY = ("tls", "users", "acls")
+SECURITY = ("tls", "users", "mechanism", "acls")
 MARKER_ARGUMENTS = ("settings", "brokers", "partitions", "configs", "producer", "consumer", *SECURITY)
 CLUSTER_BROKERS = 3
 _numbers = count(1)

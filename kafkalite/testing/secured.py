@@ -3,7 +3,7 @@
     with SecuredBroker(tls=True, users={"alice": "secret"}, acls=[("alice", "write", "topic", "orders")]) as broker:
         producer = Producer(broker.address, **broker.client_settings("alice"))
 
-1. Clients connect to one listener: SSL, SASL_PLAINTEXT or SASL_SSL. Users log in by PLAIN.
+1. Clients connect to one listener: SSL, SASL_PLAINTEXT or SASL_SSL. Users log in by one mechanism.
 2. With `acls`, also an empty list, requests are authorised. Without users each client is `ANONYMOUS`.
 3. TLS needs the package `cryptography` (`pip install kafkalite[security]`). The authority of a broker is its own.
 """
@@ -19,6 +19,7 @@ from kafkalite.cluster.changes import Refusal
 from kafkalite.config.jaas import MODULES
 from kafkalite.config.keys import SettingValue
 from kafkalite.net.authority import Authority
+from kafkalite.net.sasl.scram import HASHES
 from kafkalite.server.broker import Broker
 from kafkalite.state.authorizer.acls import (
     CLUSTER_NAME,
@@ -32,11 +33,13 @@ from kafkalite.state.authorizer.acls import (
     ResourcePattern,
 )
 from kafkalite.testing.loop_thread import DEADLINE_S
+from kafkalite.testing.scram_users import store_users
 from kafkalite.testing.thread import BrokerThread
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
 DAYS = 2
+PLAIN = "PLAIN"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 AclText = tuple[str, str, str, str]
 """User, operation, resource type and name, such as ("alice", "write", "topic", "orders"); `orders-*` is a prefix."""
@@ -50,9 +53,11 @@ class SecuredBroker(BrokerThread):
         settings: further configs under Kafka's names.
         tls: the listener has TLS.
         users: passwords by name; None = without authentication.
+        mechanism: of their logins: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
         acls: what is allowed; None = every request is.
 
-    Raises (from `__enter__`): ValueError for an ACL that is not valid, or without `cryptography`.
+    Raises (from `__enter__`): ValueError for an ACL, a user or a mechanism that is not valid, or without
+    `cryptography`.
     """
 
     def __init__(
@@ -62,11 +67,13 @@ class SecuredBroker(BrokerThread):
         *,
         tls: bool = False,
         users: Mapping[str, str] | None = None,
+        mechanism: str = PLAIN,
         acls: Iterable[AclText] | None = None,
     ) -> None:
         super().__init__(data_dir, settings)
         self._tls = tls
         self._users = dict(users or {})
+        self._mechanism = mechanism
         self._acls = None if acls is None else list(acls)
         self._directory: str | None = None
 
@@ -85,7 +92,7 @@ class SecuredBroker(BrokerThread):
             name = next(iter(self._users)) if user is None else user
             if name not in self._users:
                 raise ValueError(f"the broker has no user {name!r}; its users are {', '.join(self._users)}")
-            settings |= {"sasl_mechanism": "PLAIN", "sasl_username": name, "sasl_password": self._users[name]}
+            settings |= {"sasl_mechanism": self._mechanism, "sasl_username": name, "sasl_password": self._users[name]}
         elif user is not None:
             raise ValueError(f"the broker has no user {user!r}: give `users` to log in")
         return settings
@@ -142,6 +149,8 @@ class SecuredBroker(BrokerThread):
     async def _start(self) -> Broker:
         bindings = [acl_binding(each, PermissionType.ALLOW) for each in self._acls or ()]
         broker = await super()._start()
+        if self._users and self._mechanism in HASHES:
+            await store_users(broker.running, self._mechanism, self._users)
         if bindings:
             stored: Future[list[Refusal | None]] = Future()
             authorizer = broker.running.authorizer
@@ -158,9 +167,10 @@ class SecuredBroker(BrokerThread):
         protocol = self._protocol
         settings = {"listeners": f"{protocol}://{HOST}:0", "security.inter.broker.protocol": protocol}
         if self._users:
+            settings |= {"sasl.enabled.mechanisms": self._mechanism}
+        if self._users and self._mechanism == PLAIN:
             users = " ".join(f'user_{name}="{_escaped(password)}"' for name, password in self._users.items())
-            jaas = f"listener.name.{protocol.lower()}.plain.sasl.jaas.config"
-            settings |= {"sasl.enabled.mechanisms": "PLAIN", jaas: f"{MODULES['PLAIN']} required {users};"}
+            settings[f"listener.name.{protocol.lower()}.plain.sasl.jaas.config"] = f"{MODULES[PLAIN]} required {users};"
         if self._acls is not None:
             settings["authorizer.class.name"] = AUTHORIZER
         return settings | self._certificates() if self._tls else settings

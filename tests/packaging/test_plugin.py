@@ -314,6 +314,14 @@ class TestRights:
             send(kafkalite_broker, "bob", kafkalite_topic)
 
 
+@pytest.mark.kafkalite(users=USERS, mechanism="SCRAM-SHA-512", acls=ACLS)
+def test_scram(kafkalite_broker, kafkalite_topic, kafkalite_producer):
+    assert kafkalite_broker.client_settings("bob")["sasl_mechanism"] == "SCRAM-SHA-512"
+    kafkalite_producer.send(kafkalite_topic, b"value").result()
+    with pytest.raises(errors.AuthorizationError):
+        send(kafkalite_broker, "bob", kafkalite_topic)
+
+
 def test_factory(kafkalite_broker_factory, kafkalite_producer_factory):
     broker = kafkalite_broker_factory(users=USERS)
     broker.create_topic("orders")
@@ -335,5 +343,5 @@ def test_without_security(kafkalite_broker):
 
 def test_security_by_marker_and_argument(tmp_path: Path) -> None:
     done = run_tests(tmp_path, USES_SECURITY, "[pytest]\naddopts = -rA\n")
-    assert "5 passed" in done.stdout, done.stdout + done.stderr
+    assert "6 passed" in done.stdout, done.stdout + done.stderr
     assert "test_first_user[tls,users,acls]" in done.stdout and "a secret" not in done.stdout

@@ -27,6 +27,7 @@ from kafkalite.model import USER, Principal
 from kafkalite.net.sasl.steps import Job, ServerMechanism
 from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.server.authentication.exchange import Answer, SaslServer
+from kafkalite.server.authentication.principals import PrincipalError, Principals
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 LOGGER = logging.getLogger("kafkalite.authentication")
@@ -49,6 +50,7 @@ class ListenerLogin(NamedTuple):
         clock, offload, log: of the broker.
         serve: serves an allowed request.
         admits: whether the limits of its principal admit a connection that is authenticated now.
+        principals: builds principals; None: that of a user is `User:` and its name.
     """
 
     name: str
@@ -60,6 +62,7 @@ class ListenerLogin(NamedTuple):
     log: RateLimitedLog
     serve: Serve
     admits: Callable[[Connection], bool]
+    principals: Principals | None = None
 
     def now(self) -> float:
         """The wall clock in seconds of the epoch, which the expiry of a token is compared with."""
@@ -148,13 +151,16 @@ class Login:
             reply.pause()
             self._listener.offload.run(step.run, done=partial(self._job_done, reply, respond))
         elif step.error_code:
-            message = f"Authentication failed due to invalid credentials with SASL mechanism {self._mechanism}"
-            answer = Answer(step.error_code, message)
-            self._fail("%s", step.error_message, partial(respond, answer))
+            self._reject(step.error_code, step.error_message, respond)
         elif self._server.authenticating:
             respond(step)
         else:
             self._accepted(reply, step, respond)
+
+    def _reject(self, error_code: int, reason: str | None, respond: Respond) -> None:
+        """Fail with one text for all reasons."""
+        message = f"Authentication failed due to invalid credentials with SASL mechanism {self._mechanism}"
+        self._fail("%s", reason, partial(respond, Answer(error_code, message)))
 
     def _job_done(self, reply: Reply, respond: Respond, outcome: Outcome) -> None:
         reply.resume(pinned=False)
@@ -171,11 +177,17 @@ class Login:
         name = self._server.name
         assert name is not None
         connection, again = self._connection, self._connection.principal is not None
+        try:
+            principal = self._principal(name)
+        except PrincipalError as error:
+            self._server.rejected_user = name
+            self._reject(KafkaErrorCode.SASL_AUTHENTICATION_FAILED, str(error), respond)
+            return
         lifetime_ms = answer.session_lifetime_ms
         longest_ms = self._listener.reauthentication_ms.get(self._mechanism, 0)
         if longest_ms:
             lifetime_ms = min(lifetime_ms or longest_ms, longest_ms)
-        connection.principal = Principal(USER, name)
+        connection.principal = principal
         if not self._listener.admits(connection):
             self._server.failed = True
             reply.close("its principal has too many connections")
@@ -188,6 +200,16 @@ class Login:
         respond(answer._replace(session_lifetime_ms=lifetime_ms))
         connection.authenticated = self.is_open = True
         connection.touch()
+
+    def _principal(self, name: str) -> Principal:
+        """Return the principal of a user. Raises PrincipalError."""
+        principal, connection = Principal(USER, name), self._connection
+        if self._listener.principals is None:
+            return principal
+        built = self._listener.principals.build(connection, principal, self._mechanism)
+        if connection.principal not in (None, built):
+            raise PrincipalError("the principal of a connection cannot change")
+        return built
 
     def _begin_session(self, lifetime_ms: int) -> None:
         self.closed()

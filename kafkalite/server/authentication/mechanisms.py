@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.config.jaas import MODULES
 from kafkalite.config.sasl import CALLBACK_GROUP, SaslSettings, installed_callbacks
 from kafkalite.net.sasl.oauthbearer import OAuthBearerServer, ValidateToken
 from kafkalite.net.sasl.plain import PlainServer
@@ -33,7 +34,7 @@ def mechanisms_of(
         validate: verifies tokens of OAUTHBEARER; None: it is not offered, or has a callback.
         tokens: the delegation tokens of the cluster; None: they are disabled.
 
-    Raises ValueError: a callback cannot be created.
+    Raises ValueError: a callback or a user-defined mechanism cannot be created.
     """
     return [_mechanism(name, sasl, users, config, validate, tokens) for name in sasl.mechanisms]
 
@@ -46,6 +47,10 @@ def _mechanism(
     validate: ValidateToken | None,
     tokens: "DelegationTokens | None",
 ) -> ServerMechanism:
+    if name not in MODULES:
+        from kafkalite.server.authentication.user_mechanisms import user_mechanism  # few brokers have one
+
+        return user_mechanism(name, config().static)
     if name in HASHES:
         find_token = (lambda _id: None) if tokens is None else tokens.login
         usual = partial(users.usual_iterations, name)

@@ -12,6 +12,7 @@ from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.server.authentication.authentication import Authentication
 from kafkalite.server.authentication.login import LOGGER, ListenerLogin, Serve
 from kafkalite.server.authentication.mechanisms import mechanisms_of, uses_scram
+from kafkalite.server.authentication.principals import principals_of
 from kafkalite.server.process.resources import BrokerResources
 from kafkalite.server.requests.dispatch import BrokerService
 
@@ -39,9 +40,10 @@ def require_logins(
         keys: verify tokens, by listener.
         tokens: of SCRAM; None: they are disabled.
 
-    Raises ValueError: a user-defined callback cannot be created.
+    Raises ValueError: something user-defined cannot be created: a callback, a mechanism, a principal builder.
     """
     log, first = RateLimitedLog(LOGGER, resources.clock), config()
+    principals = principals_of(first)
     listeners = [
         ListenerLogin(
             each.listener,
@@ -53,10 +55,11 @@ def require_logins(
             log,
             serve,
             service.admits,
+            principals.get(each.listener),
         )
         for each in listeners_with_sasl(first)
     ]
-    service.authenticate_with(Authentication(listeners, serve))
+    service.authenticate_with(Authentication(listeners, serve, principals, log))
 
 
 def _validator(sasl: SaslSettings, keys: "Mapping[str, KeyRefresh]") -> ValidateToken | None:

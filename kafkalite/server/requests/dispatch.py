@@ -289,7 +289,7 @@ class Dispatcher:
 class Authentication(Protocol):
     """Lets connections authenticate; `server.authentication` has the methods."""
 
-    def connected(self, connection: Connection) -> None: ...
+    def admit(self, connection: Connection) -> bool: ...
     def disconnected(self, connection: Connection) -> None: ...
     def request(self, reply: Reply, frame: memoryview) -> None: ...
 
@@ -316,9 +316,9 @@ class BrokerService:
         self.request = authentication.request
 
     def connected(self, connection: Connection) -> bool:
+        if self._authentication is not None and not self._authentication.admit(connection):
+            return False
         self.connections += 1
-        if self._authentication is not None:
-            self._authentication.connected(connection)
         if connection.authenticated and not self.admits(connection):
             self.connections -= 1
             return False

@@ -216,8 +216,9 @@ class RunningBroker(ABC):
         return False
 
     def _with_logins(self, service: BrokerService) -> BrokerService:
-        """Let clients authenticate on the listeners with SASL."""
-        if any(endpoint.security_protocol != PLAINTEXT for endpoint in self.config.listeners):
+        """Let clients authenticate on the listeners with SASL, or with a user-defined principal builder."""
+        config = self.config
+        if config.principal_builders() or any(each.security_protocol != PLAINTEXT for each in config.listeners):
             from kafkalite.server.authentication.setup import require_logins  # not for brokers in plaintext
 
             serve, users = self.dispatcher.request, self.credentials

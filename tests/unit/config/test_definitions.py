@@ -31,6 +31,7 @@ ALIASES = {
     "password_encoder_key_length": "passwords",
     "password_encoder_iterations": "passwords",
     "listener_security_protocol_map": "listeners",
+    "principal_builder_class": "principal_builders",
     "zookeeper_set_acl": "set_acl",
     "zookeeper_ssl_cipher_suites": "cipher_suites",
     "zookeeper_ssl_client_enable": "tls_enabled",

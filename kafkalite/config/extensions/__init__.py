@@ -1,0 +1,1 @@
+"""Names of what packages add to a broker, as entry points."""
