@@ -119,6 +119,7 @@ simulate: build .venv/stamp-test
 
 # The build of another commit, for clusters that are upgraded from it.
 build/release-%/stamp:
+	rm -rf build/release-$*
 	git clone -q . build/release-$*
 	git -C build/release-$* checkout -q $*
 	$(MAKE) -C build/release-$* build
