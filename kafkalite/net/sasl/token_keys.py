@@ -99,17 +99,18 @@ def _download(url: str) -> bytes:
         def redirect_request(self, *args: Any) -> None:
             return None
 
-    deadline = time.monotonic() + TIMEOUT_S
-
     class BoundedSocket(ssl.SSLSocket):
-        """Makes the timeout of each operation the time that is left."""
+        """Makes the timeout of each operation the time that is left since the begin of the handshake."""
+
+        ends_at = 0.0
 
         def do_handshake(self, *args: Any) -> None:
-            self.settimeout(_left(deadline))
+            self.ends_at = time.monotonic() + TIMEOUT_S
+            self.settimeout(_left(self.ends_at))
             super().do_handshake(*args)
 
         def recv_into(self, *args: Any) -> int:
-            self.settimeout(_left(deadline))
+            self.settimeout(_left(self.ends_at))
             return super().recv_into(*args)
 
     context = ssl.create_default_context()

@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,8 @@ class SlowServer:
         self._at_once = at_once
         self._ended = threading.Event()
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"https://localhost:{self._listening.getsockname()[1]}/keys"
+        self.address: tuple[str, int] = self._listening.getsockname()
+        self.url = f"https://localhost:{self.address[1]}/keys"
 
     @contextmanager
     def run(self) -> Iterator[None]:
@@ -48,6 +49,34 @@ class SlowServer:
                 connection.sendall(bytes((byte,)))
 
 
+@contextmanager
+def full_listener() -> Iterator[tuple[str, int]]:
+    """The address of a listener whose queue is full: further connections wait for an answer that never comes."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening, ExitStack() as clients:
+        for _ in range(3):
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listening.getsockname())
+        yield listening.getsockname()
+
+
+def settings_of(url: str) -> OAuthBearerSettings:
+    return OAuthBearerSettings("", url, None, 1.0, 1.0, 1.0, ("kafka",), "issuer", 0, "scope", "sub")
+
+
+def test_second_address_of_a_host_is_tried_for_the_whole_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one answers nothing, so its connection uses up a whole timeout."""
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.cert))
+    monkeypatch.setattr(token_keys, "TIMEOUT_S", 0.5)
+    server = SlowServer(authority.server_context(authority.issue("issuer")), HEAD + BODY)
+    with full_listener() as silent, server.run():
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (silent, server.address)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: found)
+        with pytest.raises(ValueError, match="no JSON Web Key Set: no JSON"):  # so the body was read
+            token_keys.read_keys(settings_of(server.url))
+
+
 @pytest.mark.parametrize("at_once", [b"", HEAD], ids=["slow head", "slow body"])
 def test_keys_that_arrive_byte_by_byte_are_read_in_time_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bytes
@@ -56,6 +85,5 @@ def test_keys_that_arrive_byte_by_byte_are_read_in_time_or_not_at_all(
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.cert))
     monkeypatch.setattr(token_keys, "TIMEOUT_S", 0.2)
     server = SlowServer(authority.server_context(authority.issue("issuer")), at_once)
-    settings = OAuthBearerSettings("", server.url, None, 1.0, 1.0, 1.0, ("kafka",), "issuer", 0, "scope", "sub")
     with server.run(), pytest.raises(ValueError, match=rf"{server.url}: .*(timed out|not read within 0.2 s)"):
-        token_keys.read_keys(settings)
+        token_keys.read_keys(settings_of(server.url))
