@@ -26,10 +26,16 @@ def init_producer_id(call: TransactionCall, request: InitProducerIdRequest) -> I
         begin_session(call, request, request.transactional_id)
         return None
 
+    limits = call.context.dispatcher.limits
+
     def drawn(producer_id: int, error: int) -> None:
+        if error and limits is not None:
+            limits.uncount_producer_id(call.connection)
         epoch = NONE if error else 0
         call.answer(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
 
+    if limits is not None:  # it is counted before the end, as requests behind this one may wait for the same block
+        limits.count_producer_id(call.connection)
     call.context.producer_ids.draw(call.guard(drawn))
     return None
 

@@ -44,9 +44,21 @@ if TYPE_CHECKING:  # imported with the first request of a group, or only in a cl
     from kafkalite.state.controller.effects import Completion
 
 
+class ProducerIdCounts(Protocol):
+    """The limits of principals, as far as a handler counts what they hold."""
+
+    def count_producer_id(self, connection: Connection) -> None:
+        """Count a producer id without a transactional id that is being issued to the client of a connection."""
+
+    def uncount_producer_id(self, connection: Connection) -> None:
+        """The producer id that was counted last is not issued."""
+
+
 class RequestDispatcher(Protocol):
     """The part of the dispatcher that a call uses."""
 
+    @property
+    def limits(self) -> ProducerIdCounts | None: ...
     def rows_on(self, listener: str) -> Sequence[Row]:
         """Return the API keys that are served on a listener."""
 

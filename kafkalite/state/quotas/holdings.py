@@ -112,10 +112,10 @@ class IssuedIds:
 
     Arguments:
         limit, exempt: as of `Holdings`.
-        kept_ms: how long an id is counted.
+        kept_ms: returns how long an id is counted, in ms.
     """
 
-    def __init__(self, limit: int, exempt: Collection[Principal], kept_ms: int) -> None:
+    def __init__(self, limit: int, exempt: Collection[Principal], kept_ms: Callable[[], int]) -> None:
         self.limit = limit
         self._exempt = frozenset(exempt)
         self._kept_ms = kept_ms
@@ -124,18 +124,28 @@ class IssuedIds:
     def count(self, principal: Principal, now_ms: int) -> int:
         """Return how many ids of a principal are counted."""
         times = self._issued.get(principal)
-        while times and times[0] + self._kept_ms <= now_ms:
+        ended_ms = now_ms - self._kept_ms()
+        while times and times[0] <= ended_ms:
             times.popleft()
         if not times:
             self._issued.pop(principal, None)
             return 0
         return len(times)
 
+    def has_space(self, principal: Principal, now_ms: int) -> bool:
+        """Return whether a principal may get one more id."""
+        return principal in self._exempt or self.count(principal, now_ms) < self.limit
+
     def take(self, principal: Principal, now_ms: int) -> bool:
         """Count an id; returns whether the limit admits it."""
-        if principal in self._exempt:
-            return True
-        if self.count(principal, now_ms) >= self.limit:
+        if not self.has_space(principal, now_ms):
             return False
-        self._issued.setdefault(principal, deque()).append(now_ms)
+        if principal not in self._exempt:
+            self._issued.setdefault(principal, deque()).append(now_ms)
         return True
+
+    def give_back(self, principal: Principal) -> None:
+        """Do not count the latest id of a principal any more: it was not issued."""
+        times = self._issued.get(principal)
+        if times:
+            times.pop()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Principal
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest
@@ -92,6 +93,33 @@ async def test_producer_ids_of_a_principal_have_a_limit() -> None:
         clock.advance(60_000)
         assert await errors(alice, [init] * 3) == [0, 0, REFUSED]
         assert refusals(client, "producer.ids") == 2
+
+
+async def test_producer_ids_that_are_not_issued_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(settings=limited("producer.ids")) as client:
+        alice = Wire(Hub(client.broker), principal=ALICE)
+        init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4
+        invalid = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000, producer_id=1), 4
+        assert await errors(alice, [invalid] * 3) == [KafkaErrorCode.INVALID_REQUEST] * 3
+        waiting: list[Callable[[range | None], None]] = []
+        monkeypatch.setattr(client.broker.producer_ids, "_take_block", waiting.append)
+        refused = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        for block, expected in ((None, [refused, refused, REFUSED]), (range(2), [0, 0, REFUSED])):
+            alice.send(init, init, init)
+            assert alice.answers() == [], "two wait for a block, and the third for its turn"
+            waiting.pop()(block)
+            assert [(await alice.answer()).error_code for _ in expected] == expected
+
+
+async def test_time_of_counted_producer_ids_is_dynamic() -> None:
+    async with running(settings=limited("producer.ids", 1)) as client:
+        alice, clock = Wire(Hub(client.broker), principal=ALICE), stopped_time(client.broker)
+        init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4
+        assert await errors(alice, [init, init]) == [0, REFUSED]
+        changed = {**client.broker.config.static, "producer.id.expiration.ms": "1000"}
+        client.broker.config = BrokerConfig(changed)
+        clock.advance(1000)
+        assert await errors(alice, [init]) == [0]
 
 
 async def test_transactional_ids_of_a_principal_have_a_limit() -> None:

@@ -83,7 +83,7 @@ class PrincipalLimits:
         transactional = limits["transactional.ids"]
         self._transactional_ids = NameHoldings(transactional, exempt) if transactional else None
         issued = limits["producer.ids"]
-        self._producer_ids = IssuedIds(issued, exempt, config.producer_id_expiration_ms) if issued else None
+        self._producer_ids = IssuedIds(issued, exempt, self._kept_ms) if issued else None
         self._limits = limits
         metric, text = "kafkalite_principal_refusals_total", "What was refused because of a limit of its principal."
         self._refusals = {name: broker.metrics.counter(metric, text, limit=name) for name in limits}
@@ -117,6 +117,16 @@ class PrincipalLimits:
             request = decode(OffsetCommitRequest, call.version, call.header.body, exact=False)
         return refuse_all(call.response_type, call.version, request, KafkaErrorCode.POLICY_VIOLATION, TABLE[key])
 
+    def count_producer_id(self, connection: Connection) -> None:
+        """Count a producer id without a transactional id that is being issued to the client of a connection."""
+        if self._producer_ids is not None and connection.listener != self._exempt_listener:
+            self._producer_ids.take(principal_of(connection), self._now_ms())
+
+    def uncount_producer_id(self, connection: Connection) -> None:
+        """The producer id that was counted last is not issued."""
+        if self._producer_ids is not None and connection.listener != self._exempt_listener:
+            self._producer_ids.give_back(principal_of(connection))
+
     def _is_admitted(self, call: Call[Any], request: Any) -> bool:
         principal = principal_of(call.connection)
         if call.header.api_key != INIT_PRODUCER_ID:
@@ -124,7 +134,7 @@ class PrincipalLimits:
             return self._may_create("groups", self._groups, principal, request.group_id, of_groups)
         if request.transactional_id is None:
             ids = self._producer_ids
-            return ids is None or ids.take(principal, self._now_ms()) or self._refuse("producer.ids", principal)
+            return ids is None or ids.has_space(principal, self._now_ms()) or self._refuse("producer.ids", principal)
         of_transactions = self._broker.transactions.exists
         ids_of = self._transactional_ids
         return self._may_create("transactional.ids", ids_of, principal, request.transactional_id, of_transactions)
@@ -136,6 +146,9 @@ class PrincipalLimits:
             return True
         is_admitted = names.take(principal, name, lambda each: exists(each) is not False, self._now_ms())
         return is_admitted or self._refuse(limit, principal)
+
+    def _kept_ms(self) -> int:
+        return self._broker.config.producer_id_expiration_ms  # it is dynamic
 
     def _now_ms(self) -> int:
         return int(self._broker.clock.monotonic() * 1000)

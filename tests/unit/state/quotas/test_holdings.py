@@ -73,9 +73,27 @@ def test_names_that_have_ended_are_released_at_the_limit() -> None:
 
 
 def test_issued_ids_are_counted_for_a_time() -> None:
-    ids = IssuedIds(2, [ADMIN], 1_000)
+    ids = IssuedIds(2, [ADMIN], lambda: 1_000)
     assert [ids.take(ALICE, now_ms) for now_ms in (0, 500, 999, 1_000, 1_001, 1_500)] == [
         *(True, True, False, True, False, True)
     ]
     assert all(ids.take(ADMIN, 0) for _ in range(5)) and ids.take(BOB, 0)
     assert ids.count(ALICE, 10_000) == ids.count(BOB, 10_000) == 0 and not ids._issued
+
+
+def test_ids_that_were_not_issued_are_not_counted() -> None:
+    ids = IssuedIds(1, [ADMIN], lambda: 1_000)
+    assert ids.take(ALICE, 0) and not ids.has_space(ALICE, 0)
+    ids.give_back(ALICE)
+    for principal in (ALICE, BOB, ADMIN):
+        ids.give_back(principal)
+        assert ids.count(principal, 0) == 0 and ids.has_space(principal, 0)
+    assert not ids._issued
+
+
+def test_time_of_issued_ids_is_dynamic() -> None:
+    kept_ms = [1_000]
+    ids = IssuedIds(1, [], lambda: kept_ms[0])
+    assert ids.take(ALICE, 0) and not ids.has_space(ALICE, 500)
+    kept_ms[0] = 500
+    assert ids.has_space(ALICE, 500)
