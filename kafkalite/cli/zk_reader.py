@@ -99,8 +99,9 @@ async def opened_session(
         access: TLS, identity, and access control lists of created nodes.
     """
     reasons: list[str] = []
-    if servers.startswith(("/", ".")):
-        connect, servers = partial(dial_directory, servers), SERVERS
+    directory = servers if servers.startswith(("/", ".")) else None
+    if directory is not None:
+        connect, servers = partial(dial_directory, directory), SERVERS
 
     async def connecting(
         protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
@@ -108,7 +109,7 @@ async def opened_session(
         try:
             await connect(protocol, host, port, ssl)
         except OSError as error:
-            reasons[:] = [f"{host}:{port}: {reason_of(error)}"]
+            reasons[:] = [f"{directory or f'{host}:{port}'}: {reason_of(error)}"]
             raise
         except ConnectionLossError as error:
             reasons[:] = [str(error)]

@@ -108,7 +108,12 @@ def why_ended(
 
 
 def reason_of(error: OSError | UnicodeError) -> str:
-    """Return why there is no connection, in the system's words; asyncio lists one attempt for each address instead."""
+    """Return why there is no connection, in the system's words; asyncio lists one attempt for each address instead.
+
+    An error about a file is no attempt: its text may be one of ours.
+    """
+    if isinstance(error, OSError) and error.filename is not None:
+        return error.strerror or str(error)
     numbers = map(int, _ATTEMPT.findall(str(error)))
     texts = ", ".join(dict.fromkeys(map(os.strerror, numbers)))
     return texts or (error.strerror if isinstance(error, OSError) else None) or str(error)

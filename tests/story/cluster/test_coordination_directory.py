@@ -109,6 +109,9 @@ async def test_zk_tree_shows_the_tree_of_a_directory(tmp_path: Path) -> None:
     assert "no process serves the directory" in await asyncio.to_thread(tree, shared, "--timeout", "0.5")
     async with broker(tmp_path, 1):
         assert "/brokers/ids/1 " in await asyncio.to_thread(tree, shared, "/brokers/ids")
+        (tmp_path / "shared").chmod(0o777)
+        refusal = await asyncio.to_thread(tree, shared, "--timeout", "0.5")
+        assert f"({shared}: its mode is 0777, other users have access" in refusal
 
 
 @on_loop

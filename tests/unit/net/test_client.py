@@ -349,6 +349,7 @@ async def test_a_silent_broker_is_a_timeout():
             "[SSL: WRONG_VERSION_NUMBER] wrong version number",
         ),
         (OSError("no number"), "no number"),
+        (PermissionError(errno.EPERM, "its mode is 0777", "/shared"), "its mode is 0777"),
     ],
 )
 def test_connection_error_contains_the_system_error(error, said):

@@ -102,3 +102,26 @@ async def test_failed_dial_closes_its_descriptors(tmp_path: Path) -> None:
         with pytest.raises(OSError):
             await listen(str(path), asyncio.Protocol)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@on_loop
+async def test_directory_that_others_can_change_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have replaced the socket."""
+    path = str(tmp_path)
+    listening = await listen(path, asyncio.Protocol)
+    before = len(os.listdir("/proc/self/fd"))
+    for mode in (0o777, 0o750, 0o701):
+        tmp_path.chmod(mode)
+        with pytest.raises(PermissionError, match=f"its mode is {mode:04o}, .*`chmod 700` it: '{path}'"):
+            await dial_directory(path, asyncio.Protocol)
+    tmp_path.chmod(0o700)
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(PermissionError, match=f"it belongs to the user with id {owner}: run this as that user"):
+        await dial_directory(path, asyncio.Protocol)
+    assert len(os.listdir("/proc/self/fd")) == before
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    client = Peer()
+    await dial_directory(path, lambda: client)
+    await end(client)
+    listening.close()
