@@ -5,11 +5,11 @@
     connect_zookeeper(SERVERS, 18_000, then, dial=served.dial, ...)
 
 1. Each attempt of a session to connect tries the lock first. So the back-off of the sessions drives the fail-over, and
-   nothing polls. The process that gets the lock replays the journal and listens in the place of the former one.
+   nothing polls. The process that gets the lock replays the journal and replaces the socket of the former one.
 2. A take-over continues when the attempt that began it is cancelled: it may take longer than an attempt.
 3. A process that is stopped (SIGSTOP) keeps the lock: all sessions are suspended until it continues or ends.
-4. A lock file that is removed while it is held no longer excludes others: within 10 s the process stops to serve, and
-   whichever process is next reads the file.
+4. A lock file that is removed while it is held no longer excludes others, and without the socket nothing reaches the
+   process: within 10 s it stops to serve, and the next process reads the file.
 5. If the journal fails, the process stops to serve, and whichever process is next reads the file.
 """
 
@@ -147,6 +147,7 @@ class ServedCoordination:
         )  # fmt: skip
         self._server = TreeServer(self._tree, self._clock, self._random, self._refuse_from)
         self._listening = await listen(directory.path, self._server.accept)
+        directory.note_socket()
         self._check_lock_later()
         LOGGER.info(
             "this broker serves the coordination directory %s: %d sessions continue",
@@ -168,7 +169,7 @@ class ServedCoordination:
     def _check_lock(self) -> None:
         self._lock_timer = None
         tree = self._tree
-        self._offload.run(self.directory.holds_name, done=lambda outcome: self._lock_checked(tree, outcome))
+        self._offload.run(self.directory.holds_names, done=lambda outcome: self._lock_checked(tree, outcome))
 
     def _lock_checked(self, tree: JournaledTree | None, outcome: Outcome) -> None:
         if tree is None or tree is not self._tree:
@@ -176,8 +177,8 @@ class ServedCoordination:
         if outcome.error is None and outcome.value:
             self._check_lock_later()
             return
-        reason = outcome.error or "it was removed or replaced, so another process may serve the same journal"
-        LOGGER.error("%s: the lock file: %s; this process stops to serve", self.directory.path, reason)
+        reason = outcome.error or "removed or replaced, so another process may serve the same journal"
+        LOGGER.error("%s: lock file or socket: %s; this process stops to serve", self.directory.path, reason)
         self._release()
 
     def _stop_listening(self) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.coordination import journal
 from kafkalite.coordination.journal_file import JournalFile, load_steps, open_loaded, read_journal
+from kafkalite.coordination.served.local_socket import SOCKET
 from kafkalite.slicing import Steps
 
 LOCK, JOURNAL = "coordination.lock", "coordination.journal"
@@ -41,6 +42,7 @@ class CoordinationDirectory:
         self._journal = os.path.join(path, JOURNAL)
         self._disk = disk
         self._lock: File | None = None
+        self._socket: os.stat_result | None = None
 
     def prepare(self) -> None:
         """Create the directory. Raises OSError, also where other users have access to it."""
@@ -84,12 +86,18 @@ class CoordinationDirectory:
         self._lock = file
         return True
 
-    def holds_name(self) -> bool:
-        """Whether the lock file that this process holds still has its name. Raises OSError."""
-        if self._lock is None:
+    def note_socket(self) -> None:
+        """Note the socket on which this process listens from now on, for `holds_names`. Raises OSError."""
+        self._socket = os.stat(os.path.join(self.path, SOCKET))
+
+    def holds_names(self) -> bool:
+        """Job: whether the lock file and the socket of this process still have their names. Raises OSError."""
+        lock, listening = self._lock, self._socket
+        if lock is None or listening is None:
             return False
         try:
-            return os.path.samestat(os.stat(self._lock.path), os.fstat(self._lock.fd))
+            named = os.stat(os.path.join(self.path, SOCKET))
+            return os.path.samestat(os.stat(lock.path), os.fstat(lock.fd)) and os.path.samestat(named, listening)
         except FileNotFoundError:
             return False
 
@@ -97,7 +105,7 @@ class CoordinationDirectory:
         """Let another process serve."""
         if self._lock is not None:
             self._lock.close()
-            self._lock = None
+            self._lock = self._socket = None
 
     # The journal; only with the lock.
 

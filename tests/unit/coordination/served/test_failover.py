@@ -21,6 +21,7 @@ from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.served import coordination, directory
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.served.directory import LOCK
+from kafkalite.coordination.served.local_socket import SOCKET
 from kafkalite.coordination.tree import Tree, WatchEvent
 from kafkalite.coordination.zookeeper.connection import Dial
 from kafkalite.coordination.zookeeper.coordination import ZooKeeperSession, connect_zookeeper
@@ -119,9 +120,10 @@ async def test_a_failed_journal_ends_the_serving_and_its_sessions_continue(tmp_p
     await second.close()
 
 
+@pytest.mark.parametrize("removed", [LOCK, SOCKET])
 @on_loop
-async def test_a_removed_lock_file_ends_the_serving_and_one_process_serves_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_removed_lock_file_or_socket_ends_the_serving_and_one_process_serves_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, removed: str
 ) -> None:
     monkeypatch.setattr(coordination, "LOCK_CHECK_S", 0.01)
     path = tmp_path / "shared"
@@ -129,7 +131,7 @@ async def test_a_removed_lock_file_ends_the_serving_and_one_process_serves_again
     await first.served.open()
     session = await second.connect()
     await completed(lambda then: session.create("/kept", b"", then, ephemeral=True))
-    (path / LOCK).unlink()
+    (path / removed).unlink()
     assert [await second.states.get() for _ in range(2)] == ["suspended", "resumed"]
     assert "may serve the same journal" in caplog.text
     assert second.served.serving and not first.served.serving
