@@ -11,6 +11,7 @@ unless it is empty.
 import errno
 import os
 import stat
+from contextlib import suppress
 from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
@@ -20,6 +21,7 @@ from kafkalite.coordination.served.local_socket import SOCKET
 from kafkalite.slicing import Steps
 
 LOCK, JOURNAL = "coordination.lock", "coordination.journal"
+FILES_OF_PORTS = ("coordination.port", "coordination.secret")  # of builds that served on a port of 127.0.0.1
 
 
 class NewJournal(NamedTuple):
@@ -77,6 +79,7 @@ class CoordinationDirectory:
         file = self._disk.open(os.path.join(self.path, LOCK), create=True)
         try:
             file.lock()
+            self._remove_files_of_ports()
         except BlockingIOError:
             file.close()
             return False
@@ -85,6 +88,12 @@ class CoordinationDirectory:
             raise
         self._lock = file
         return True
+
+    def _remove_files_of_ports(self) -> None:
+        """With the lock no earlier build serves, so nothing reads its port and its secret."""
+        for name in FILES_OF_PORTS:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.path, name))
 
     def note_socket(self) -> None:
         """Note the socket on which this process listens from now on, for `holds_names`. Raises OSError."""

@@ -20,7 +20,7 @@ from kafkalite.coordination import journal
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.served import coordination, directory
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
-from kafkalite.coordination.served.directory import LOCK
+from kafkalite.coordination.served.directory import FILES_OF_PORTS, JOURNAL, LOCK
 from kafkalite.coordination.served.local_socket import SOCKET
 from kafkalite.coordination.tree import Tree, WatchEvent
 from kafkalite.coordination.zookeeper.connection import Dial
@@ -222,6 +222,21 @@ async def test_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch:
     with pytest.raises(PermissionError, match="belongs to the user with id"):
         await member.served.open()
     await member.close()
+
+
+@on_loop
+async def test_files_of_a_build_with_a_port_are_removed_with_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    first, second = Member(path), Member(path)
+    await first.served.open()
+    for name in FILES_OF_PORTS:
+        (path / name).touch()
+    await second.served.open()
+    assert all((path / name).exists() for name in FILES_OF_PORTS), "another process has the lock"
+    await first.close()
+    await second.served.open()
+    assert sorted(os.listdir(path)) == [JOURNAL, LOCK, SOCKET]
+    await second.close()
 
 
 @on_loop
