@@ -8,7 +8,7 @@ Invariants:
    connection.
 4. A login of a user that does not exist has the same messages, in the same time, as one with a wrong password. Its salt
    depends on the name alone while the broker runs; its iterations are those of most users, so that their number names
-   no existing user. Only users with another number of iterations can be recognised.
+   no existing user. Only users with another number of iterations can be recognised. Tokens, known or not, show 4,096.
 5. The extension `tokenauth=true` makes the user name the id of a delegation token, and the base64 of its HMAC the
    password; the owner of the token is authenticated, until the token expires (KIP-48).
 
@@ -241,7 +241,7 @@ class ScramServer:
         find: returns the credential of a user, or None.
         new_nonce: returns a nonce; a constant one in tests.
         find_token: returns a delegation token by its id, or None.
-        iterations: returns the number that a user shows who does not exist: that of most users, 4,096 to 16,384.
+        iterations: returns the number that an unknown user shows: that of most users, 4,096 to 16,384.
     """
 
     def __init__(
@@ -306,9 +306,10 @@ class ScramServer:
         return credential
 
     def _unknown_user(self, first: ClientFirst) -> ScramCredential:
-        """Return a credential that no password matches; salt and iterations are those that a user would show."""
+        """Return a credential that no password matches; salt and iterations are those of a user or token."""
         salt = _hmac(self.name, self._secret, first.username.encode())[:SALT_BYTES]
-        return ScramCredential(salt, self._iterations(), _digest(self.name, self._secret), self._secret)
+        iterations = ITERATIONS_MIN if first.is_token else self._iterations()
+        return ScramCredential(salt, iterations, _digest(self.name, self._secret), self._secret)
 
     def _verify(self, credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
         signature = _hmac(self.name, credential.stored_key, signed)

@@ -201,6 +201,20 @@ def test_unknown_expired_and_disabled_tokens_are_refused():
     assert [each.error_code for each in wrong] == [KafkaErrorCode.SASL_AUTHENTICATION_FAILED] * 3
 
 
+def test_iterations_of_a_token_do_not_show_whether_it_exists():
+    server = ScramServer("SCRAM-SHA-256", {}.get, find_token={"token": TOKEN}.get, iterations=lambda: 8192)
+
+    def iterations(message):
+        steps = server.begin(message)
+        step = next(steps)
+        while isinstance(step, Job):
+            step = steps.send(step.run())
+        return parse_server_first(step).iterations
+
+    tokens = [iterations(f"n,,n={each},r=nonce,tokenauth=true".encode()) for each in ("token", "unknown")]
+    assert tokens == [4096, 4096] and iterations(b"n,,n=unknown,r=nonce") == 8192
+
+
 def test_token_that_is_removed_during_its_login_is_refused():
     tokens = {"token": TOKEN}
     server = server_of(ScramServer("SCRAM-SHA-256", {}.get, find_token=tokens.get))
