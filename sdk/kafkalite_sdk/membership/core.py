@@ -171,9 +171,13 @@ class MemberCore:
     def with_rights(self, code: int, text: str) -> str:
         """Return the text of an error; that of a missing right names the command for the group and its topics.
 
-        A member needs Read on both: after the group, the topics would be denied.
+        A member needs Read on both: after the group, the topics would be denied. A right on topics that is missing
+        names them alone; those of a pattern are unknown.
         """
         subscribed = self.subscription.topics | {each.topic for each in self.subscription.claims}
+        if code == KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            name, *more = sorted(subscribed) or [""]
+            return with_right(code, text, "read", name, more) if name else text
         return with_right(code, text, "read", self.settings.group_id, subscribed)
 
 

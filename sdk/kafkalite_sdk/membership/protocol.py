@@ -18,6 +18,7 @@ Reconsider = Callable[[KafkaError, float], None]
 FATAL_IN_GROUP = {
     Code.GROUP_MAX_SIZE_REACHED: "it has as many members as the broker permits (group.max.size); stop another member",
     Code.GROUP_AUTHORIZATION_FAILED: "the client may not read it",
+    Code.TOPIC_AUTHORIZATION_FAILED: "the client may not read all of its topics",
     Code.INVALID_SESSION_TIMEOUT: "session_timeout_ms is outside group.min.session.timeout.ms and "
     "group.max.session.timeout.ms of the broker",
     Code.FENCED_INSTANCE_ID: "another process uses the same group_instance_id; give each process its own",

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import InvalidRegularExpressionError, KafkaErrorCode, UnreleasedInstanceIdError
+from kafkalite.errors import (
+    AuthorizationError,
+    InvalidRegularExpressionError,
+    KafkaErrorCode,
+    UnreleasedInstanceIdError,
+)
 from kafkalite.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -216,6 +221,23 @@ def test_pattern_is_resolved_by_the_broker() -> None:
     request = rig.answer(ConsumerGroupHeartbeatRequest, rejected(Error.INVALID_REGULAR_EXPRESSION))
     assert request.subscribed_topic_regex == "" and request.subscribed_topic_names == ["a"]
     with pytest.raises(InvalidRegularExpressionError):
+        rig.membership.raise_error()
+
+
+def test_missing_right_on_topics_names_the_topics_alone() -> None:
+    denied = ConsumerGroupHeartbeatResponse(
+        error_code=Error.TOPIC_AUTHORIZATION_FAILED, error_message="no", member_epoch=0, heartbeat_interval_ms=0
+    )
+    rig = Rig(("a", "b"), protocol="consumer")
+    rig.answer(ConsumerGroupHeartbeatRequest, denied)
+    with pytest.raises(
+        AuthorizationError, match="group g: no; `kafkalite acl add -u USER -o read --topic a --topic b`"
+    ):
+        rig.membership.raise_error()
+    rig = Rig((), protocol="consumer")
+    rig.membership.subscribe(pattern="a.*", now=rig.now)
+    rig.answer(ConsumerGroupHeartbeatRequest, denied)
+    with pytest.raises(AuthorizationError, match=r"group g: no$"):
         rig.membership.raise_error()
 
 

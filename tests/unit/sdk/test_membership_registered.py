@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import FencedInstanceIdError, KafkaErrorCode, UnknownTopicOrPartitionError
+from kafkalite.errors import AuthorizationError, FencedInstanceIdError, KafkaErrorCode, UnknownTopicOrPartitionError
 from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
@@ -114,6 +114,16 @@ def test_claims_are_part_of_the_registration() -> None:
     assert request.topics == []
     assert [(each.name, each.partitions) for each in request.claimed_partitions] == [("a", [1])]
     assert rig.membership.protocol == "registered"
+
+
+def test_missing_right_on_topics_names_those_of_the_claims_alone() -> None:
+    rig = Rig(topics=())
+    rig.membership.add_topic("a", 1, rig.now)
+    rig.answer(RegisterConsumerRequest, rejected(Error.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(
+        AuthorizationError, match=r"not read all of its topics; `kafkalite acl .* read --topic a` grants"
+    ):
+        rig.membership.raise_error()
 
 
 def test_claimed_partition_may_be_created_later() -> None:
