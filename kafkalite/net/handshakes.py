@@ -4,7 +4,9 @@
    costs a socket.
 2. At most `RUNNING_MAX` handshakes run. When others wait, the oldest one that has lasted `SLOW_S` is ended, so that
    clients that never finish a handshake do not keep others out.
-3. An iteration of the loop starts at most `STARTS_MAX` handshakes, as each costs up to a millisecond.
+3. An iteration of the loop starts one handshake, as each costs up to a millisecond in later iterations; while others
+   wait, as many as take a quarter of the time of the previous iteration, at most `STARTS_MAX`. So their rate does not
+   decrease with the load, and they prolong an iteration by about a third. Connections past their deadline do not count.
 4. A client without TLS is closed at its first byte, and reported.
 """
 
@@ -19,7 +21,9 @@ from typing import Any, NamedTuple
 
 LOGGER = logging.getLogger("kafkalite.net")
 RUNNING_MAX = 256
-STARTS_MAX = 1
+STARTS_MAX = 16
+START_EACH_S = 0.004  # of an iteration: four times the cost of a handshake
+LATE_S = 0.001  # for connections past their deadline, per iteration
 SLOW_S = 1.0
 DEADLINE_S = 10.0  # from the connection to the end of its handshake
 DISCARD_BYTES = 64 * 1024
@@ -64,6 +68,7 @@ class Handshakes:
         self._ready: deque[Waiting] = deque()
         self._running: dict[asyncio.Task[None], float] = {}  # with the time of the start, the oldest first
         self._pumping: asyncio.Handle | None = None
+        self._pumped_at: float | None = None  # by the previous iteration, if connections still waited
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
@@ -144,24 +149,32 @@ class Handshakes:
     def _pump(self) -> None:
         self._pumping = None
         now = self._loop.time()
-        for _ in range(STARTS_MAX):
-            if not self._ready or len(self._running) >= RUNNING_MAX:
-                break
+        passed_s = 0.0 if self._pumped_at is None else now - self._pumped_at
+        self._pumped_at = None
+        starts = min(max(1, int(passed_s / START_EACH_S)), STARTS_MAX)
+        while starts and self._ready and len(self._running) < RUNNING_MAX:
             waiting = self._ready.popleft()
-            if waiting.ends_at <= now:
-                self._end_late(waiting)
+            if waiting.ends_at > now:
+                self._start(waiting, now)
+                starts -= 1
                 continue
-            try:
-                task = self._begin(waiting.socket, waiting.protocol, waiting.peer, waiting.ends_at - now)
-            except BaseException:
-                self._discard(waiting)
-                raise
-            self._running[task] = now
-            task.add_done_callback(self._ended)
+            self._end_late(waiting)
+            if self._loop.time() - now >= LATE_S:
+                break
         if self._ready and len(self._running) < RUNNING_MAX:
+            self._pumped_at = now
             self._pump_soon()
         elif self._ready:
             self._schedule_sweep()
+
+    def _start(self, waiting: Waiting, now: float) -> None:
+        try:
+            task = self._begin(waiting.socket, waiting.protocol, waiting.peer, waiting.ends_at - now)
+        except BaseException:
+            self._discard(waiting)
+            raise
+        self._running[task] = now
+        task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
