@@ -381,7 +381,7 @@ def test_wrong_setting_of_a_command_is_one_line(kafka: SecureKafka, name: str, t
         "issuer": ({"ssl.cafile": str(foreign.cert)}, "issuer of the broker's certificate is not trusted"),
         "plaintext port": (
             {"bootstrap.servers": kafka.plaintext},
-            'if the listener does not use TLS, set security_protocol to "PLAINTEXT"',
+            'if the listener does not use TLS, set security.protocol to "PLAINTEXT"',
         ),
     }[name]
     config |= changed
