@@ -17,6 +17,7 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.join_group import JoinGroupRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.state.quotas.holdings import CHECK_MS
+from tests.kit.members import create
 from tests.kit.server import Client, Hub, Wire, batch, fetch_request, running, stopped_time
 
 ALICE, BOB, ADMIN = (Principal("User", name) for name in ("alice", "bob", "admin"))
@@ -165,6 +166,15 @@ async def test_groups_of_a_principal_have_a_limit() -> None:
         assert deleted.results[0].error_code == 0
         clock.advance(CHECK_MS)
         assert await errors(alice, [creations("d")[0], creations("e")[0]]) == [0, REFUSED]
+
+
+async def test_groups_that_a_broker_creates_for_its_client_are_not_counted_for_the_broker() -> None:
+    async with running(settings=limited("groups")) as client:
+        await client.create("t")
+        broker = Wire(Hub(client.broker), client.broker.config.listener_between_brokers)
+        requests = [create(name, "t", coordinator_only=True) for name in "abc"]
+        assert await errors(broker, [(each, 0) for each in requests]) == [0, 0, 0]
+        assert await errors(broker, [(create(name, "t"), 0) for name in "def"]) == [0, 0, REFUSED]
 
 
 async def test_broker_without_limits_counts_nothing() -> None:

@@ -5,7 +5,8 @@
 2. A connection above the limit is closed after its login. A fetch session above it is not opened, and the client
    fetches without one. What would create one more producer id, transactional id or group fails with POLICY_VIOLATION.
 3. Counts begin with the start of the broker. Groups and transactional ids are counted at their coordinator; those of a
-   shard that is loading, or that another broker has, are not.
+   shard that is loading, or that another broker has, are not. So are groups that CreateGroup creates through another
+   broker: its coordinator does not know the principal, and the other broker does not know when the group ends.
 4. A refusal is logged once a minute for each limit.
 """
 
@@ -26,8 +27,8 @@ from kafkalite.server.requests.authorization.table import TABLE
 from kafkalite.server.requests.call import Call
 from kafkalite.state.quotas.holdings import Holdings, IssuedIds, NameHoldings
 
-OFFSET_COMMIT, INIT_PRODUCER_ID = 8, 22
-CREATES_GROUP = (OFFSET_COMMIT, 11, 28, 68, 10001, 10003)  # and JoinGroup to RegisterConsumer
+OFFSET_COMMIT, INIT_PRODUCER_ID, CREATE_GROUP = 8, 22, 10001
+CREATES_GROUP = (OFFSET_COMMIT, 11, 28, 68, CREATE_GROUP, 10003)  # and JoinGroup to RegisterConsumer
 PREFIX = "kafkalite.principal.max."
 
 Exists = Callable[[str], bool | None]
@@ -108,6 +109,8 @@ class PrincipalLimits:
         """Return the response of a request that exceeds a limit; None = it is served."""
         key = call.header.api_key
         if key not in CREATES_GROUP and key != INIT_PRODUCER_ID:
+            return None
+        if key == CREATE_GROUP and request.coordinator_only:  # of a broker, or its handler closes the connection
             return None
         if call.connection.listener == self._exempt_listener or self._is_admitted(call, request):
             return None
