@@ -420,6 +420,22 @@ class BrokerConfig:
             if endpoint.security_protocol != PLAINTEXT and self.listener_security(endpoint.listener).uses_sasl:
                 self._check_sasl(endpoint.listener)
 
+    @property
+    def listeners_between_brokers(self) -> frozenset[str]:
+        """The names of the listeners that serve requests between brokers."""
+        return frozenset((self.listener_between_brokers, *self.kafkalite_inter_broker_additional_listeners))
+
+    @property
+    def exempt_listeners(self) -> frozenset[str]:
+        """The names of the listeners without limits: those between brokers, if clients have a listener of their own.
+
+        If all are between brokers, `listener_between_brokers` alone has no limits, unless it is the only one.
+        """
+        found, names = self.listeners_between_brokers, {each.listener for each in self.listeners}
+        if names - found:
+            return found
+        return frozenset({self.listener_between_brokers}) if len(self.listeners) > 1 else frozenset()
+
     def _check_sasl(self, listener: str) -> None:
         """Raise ConfigError if the settings of a listener with SASL are wrong, or the brokers cannot log in to it."""
         self.sasl_settings(listener)

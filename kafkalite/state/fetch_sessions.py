@@ -19,7 +19,7 @@ Source: FetchSession.java of Apache Kafka, KIP-227.
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ANONYMOUS, Principal
@@ -196,6 +196,11 @@ class SessionsOfOwners(Protocol):
         """Close the sessions of a closed connection."""
 
 
+def never(_owner: Hashable) -> bool:
+    """No connection is exempt."""
+    return False
+
+
 class FetchSessions:
     """All sessions of the clients of a broker.
 
@@ -224,6 +229,7 @@ class FetchSessions:
         self.memory_bytes = 0
         self.of_replicas: SessionsOfOwners | None = None
         self.holdings: Holdings[int] | None = None
+        self._is_exempt: Callable[[Any], bool] = never
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self._by_owner: dict[Hashable, dict[int, FetchSession]] = {}
         self._by_size: list[dict[int, FetchSession]] = []  # by size class, the longest in its class first
@@ -233,6 +239,15 @@ class FetchSessions:
 
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
+
+    def limit(self, holdings: Holdings[int] | None, is_exempt: Callable[[Any], bool]) -> None:
+        """Limit the sessions of each principal.
+
+        Arguments:
+            holdings: counts them; None = there is no limit.
+            is_exempt: whether the sessions that a connection opens are not counted.
+        """
+        self.holdings, self._is_exempt = holdings, is_exempt
 
     def resume(
         self,
@@ -275,7 +290,7 @@ class FetchSessions:
             return SESSION_NONE
         session.id = self.new_id()
         session.epoch = 1
-        if self.holdings is not None:
+        if self.holdings is not None and not self._is_exempt(session.owner):
             self.holdings.take(session.principal or ANONYMOUS, session.id)
         self._sessions[session.id] = session
         self._by_owner.setdefault(session.owner, {})[session.id] = session
@@ -330,7 +345,9 @@ class FetchSessions:
         return session_id
 
     def _is_admitted(self, session: FetchSession) -> bool:
-        return self.holdings is None or self.holdings.has_space(session.principal or ANONYMOUS)
+        if self.holdings is None or self._is_exempt(session.owner):
+            return True
+        return self.holdings.has_space(session.principal or ANONYMOUS)
 
     def _is_used(self, session_id: int) -> bool:
         if session_id in self._sessions or session_id == SESSION_NONE:

@@ -140,8 +140,7 @@ class RunningBroker(ABC):
             lambda: 1 + self.random.below(SESSION_ID_MAX),
             lambda partitions: self.slicer.run(empty_in_steps(partitions), Outcome.result),
         )
-        between_brokers = (config.listener_between_brokers, *config.kafkalite_inter_broker_additional_listeners)
-        self.dispatcher = Dispatcher(self, self.rows, resources.log, between_brokers)
+        self.dispatcher = Dispatcher(self, self.rows, resources.log, config.listeners_between_brokers)
         self._limit_principals()
         self.heartbeats = Heartbeats()
         service = self._with_logins(BrokerService(self.dispatcher, self.replicas, self.heartbeats, self.fetch_sessions))
@@ -161,7 +160,7 @@ class RunningBroker(ABC):
             from kafkalite.server.requests.limits.principal_limits import PrincipalLimits  # most brokers have none
 
             self.dispatcher.limits = limits = PrincipalLimits(self, self._resources.log)
-            self.fetch_sessions.holdings = limits.fetch_sessions
+            self.fetch_sessions.limit(limits.fetch_sessions, limits.is_exempt)
 
     @cached_property
     def authorizer(self) -> "AuditedAuthorizer | None":

@@ -4,7 +4,7 @@
    the throttle time.
 2. A connection above the rate of its address is closed after the throttle time. It is charged to no rate, so that one
    address does not use up the rate of others.
-3. The listener between brokers is exempt from the rate of the broker if there is another one.
+3. The listeners between brokers are exempt from the rate of the broker if clients have another one.
 4. A throttle time is one window at most.
 5. An address has one limit and one count, however its text is written: in upper case, with zeros, as IPv4 in IPv6, or
    with the interface of a link-local address. Two stored limits of one address are those of one key: the last one
@@ -14,6 +14,7 @@ Source: ConnectionQuotas in SocketServer.scala.
 """
 
 import ipaddress
+from collections.abc import Collection
 from typing import NamedTuple
 
 from kafkalite.state.quotas.meters import RateMeter
@@ -42,12 +43,12 @@ class ConnectionRates:
 
     Arguments:
         windows: of the rates.
-        exempt: the listener that the rate of the broker does not limit, "" = none.
+        exempt: the listeners that the rate of the broker does not limit.
     """
 
-    def __init__(self, windows: Windows, exempt: str = "") -> None:
+    def __init__(self, windows: Windows, exempt: Collection[str] = ()) -> None:
         self._windows = windows
-        self._exempt = exempt
+        self._exempt = frozenset(exempt)
         self._broker: RateMeter | None = None
         self._listeners: dict[str, RateMeter] = {}
         self._addresses: dict[str, float] = {}
@@ -92,7 +93,7 @@ class ConnectionRates:
             address: of the client.
             now_ms: the time.
         """
-        charged = [] if self._broker is None or listener == self._exempt else [self._broker]
+        charged = [] if self._broker is None or listener in self._exempt else [self._broker]
         if listener in self._listeners:
             charged.append(self._listeners[listener])
         listener_ms = max((meter.record(1, now_ms) for meter in charged), default=0)

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import Principal
+from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest
 from kafkalite.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -81,6 +81,28 @@ async def test_fetch_sessions_of_a_principal_have_a_limit() -> None:
         assert (await open_session(ALICE))[1]
         counted = client.broker.fetch_sessions.holdings
         assert counted is not None and counted.count(ALICE) == 2 and counted.count(ADMIN) == 0
+
+
+async def test_listeners_between_brokers_have_no_limits_beside_one_of_clients() -> None:
+    names = ("OUT", "IN", "OLD")
+    settings = limited("fetch.sessions") | limited("connections") | {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+        "inter.broker.listener.name": "IN",
+        "kafkalite.inter.broker.additional.listeners": "OLD",
+    }  # fmt: skip
+    async with running(settings=settings) as client:
+        await client.create("t")
+        hub = Hub(client.broker)
+        for listener in ("IN", "OLD"):
+            wires = [Wire(hub, listener) for _ in range(3)]
+            for each in wires:
+                each.send((fetch_request("t", (0, 0), session_epoch=0), 11))
+            assert all([(await each.answer()).session_id for each in wires])
+        counted = client.broker.fetch_sessions.holdings
+        assert counted is not None and counted.count(ANONYMOUS) == 0
+        clients = [hub.connect("OUT") for _ in range(2)]
+        assert [each.connection.closed for each in clients] == [False, True], "the client of the test is one"
 
 
 async def test_producer_ids_of_a_principal_have_a_limit() -> None:

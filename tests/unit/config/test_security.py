@@ -122,3 +122,26 @@ def test_additional_listeners_between_brokers_are_listeners() -> None:
     for name in ("IN", "plaintext"):
         with pytest.raises(ConfigError, match=f"{name} is none of the listeners"):
             BrokerConfig({**NAMES, key: name})
+
+
+@pytest.mark.parametrize(
+    ("listeners", "additional", "exempt"),
+    [
+        (["PLAINTEXT"], "", []),
+        (["PLAINTEXT", "IN"], "", ["PLAINTEXT"]),
+        (["PLAINTEXT", "IN"], "PLAINTEXT,IN", ["PLAINTEXT"]),
+        (["PLAINTEXT", "IN", "OUT"], "IN", ["PLAINTEXT", "IN"]),
+    ],
+)
+def test_listeners_between_brokers_have_no_limits_beside_those_of_clients(
+    listeners: list[str], additional: str, exempt: list[str]
+) -> None:
+    settings = {
+        "listeners": ",".join(f"{name}://:{port}" for port, name in enumerate(listeners, 9092)),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "kafkalite.inter.broker.additional.listeners": additional,
+    }
+    config = BrokerConfig(settings)
+    assert config.exempt_listeners == set(exempt)
+    assert config.listeners_between_brokers == {"PLAINTEXT", *filter(None, additional.split(","))}

@@ -1,7 +1,7 @@
 """The limits of what one principal holds at a broker (`kafkalite.principal.max.*`).
 
-1. A client without authentication is the principal `User:ANONYMOUS`. Super users have no limits, nor has the listener
-   between brokers if there is another one.
+1. A client without authentication is the principal `User:ANONYMOUS`. Super users have no limits, nor have the
+   listeners between brokers if clients have another one.
 2. A connection above the limit is closed after its login. A fetch session above it is not opened, and the client
    fetches without one. What would create one more producer id, transactional id or group fails with POLICY_VIOLATION.
 3. Counts begin with the start of the broker. Groups and transactional ids are counted at their coordinator; those of a
@@ -77,7 +77,7 @@ class PrincipalLimits:
         }
         self._broker = broker
         self._log = log
-        self._exempt_listener = config.listener_between_brokers if len(config.listeners) > 1 else ""
+        self._exempt_listeners = config.exempt_listeners
         self._connections: Holdings[Connection] | None = holdings(limits["connections"], exempt)
         self.fetch_sessions: Holdings[int] | None = holdings(limits["fetch.sessions"], exempt)
         self._groups = NameHoldings(limits["groups"], exempt) if limits["groups"] else None
@@ -89,11 +89,15 @@ class PrincipalLimits:
         metric, text = "kafkalite_principal_refusals_total", "What was refused because of a limit of its principal."
         self._refusals = {name: broker.metrics.counter(metric, text, limit=name) for name in limits}
 
+    def is_exempt(self, connection: Connection) -> bool:
+        """Whether a connection has no limits, whatever its principal."""
+        return connection.listener in self._exempt_listeners
+
     # Connections.
 
     def admits(self, connection: Connection) -> bool:
         """Count a connection whose principal is known now; returns whether the limit admits it."""
-        if self._connections is None or connection.listener == self._exempt_listener:
+        if self._connections is None or self.is_exempt(connection):
             return True
         principal = principal_of(connection)
         return self._connections.take(principal, connection) or self._refuse("connections", principal)
@@ -112,7 +116,7 @@ class PrincipalLimits:
             return None
         if key == CREATE_GROUP and request.coordinator_only:  # of a broker, or its handler closes the connection
             return None
-        if call.connection.listener == self._exempt_listener or self._is_admitted(call, request):
+        if self.is_exempt(call.connection) or self._is_admitted(call, request):
             return None
         if key == OFFSET_COMMIT and hasattr(request, "offsets"):  # packed
             from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
@@ -122,12 +126,12 @@ class PrincipalLimits:
 
     def count_producer_id(self, connection: Connection) -> None:
         """Count a producer id without a transactional id that is being issued to the client of a connection."""
-        if self._producer_ids is not None and connection.listener != self._exempt_listener:
+        if self._producer_ids is not None and not self.is_exempt(connection):
             self._producer_ids.take(principal_of(connection), self._now_ms())
 
     def uncount_producer_id(self, connection: Connection) -> None:
         """The producer id that was counted last is not issued."""
-        if self._producer_ids is not None and connection.listener != self._exempt_listener:
+        if self._producer_ids is not None and not self.is_exempt(connection):
             self._producer_ids.give_back(principal_of(connection))
 
     def _is_admitted(self, call: Call[Any], request: Any) -> bool:

@@ -59,8 +59,7 @@ class BrokerQuotas:
         self.consumer = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows))
         self.request = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows, windows.size_ms))
         self.mutation = ClientLimits(lambda limit, now_ms: BucketMeter(limit, mutations, now_ms))
-        exempt = config.listener_between_brokers if len(config.listeners) > 1 else ""
-        self.connections = ConnectionRates(windows, exempt)
+        self.connections = ConnectionRates(windows, config.exempt_listeners)
         self.muted = MutedConnections(broker.clock)
         metrics = broker.metrics
         name, text = "kafkalite_throttled_requests_total", "Requests after which a connection was muted."

@@ -25,7 +25,7 @@ def test_without_limits_every_connection_is_admitted() -> None:
 
 
 def test_listener_waits_above_the_rate_of_the_broker_and_its_own() -> None:
-    rates = ConnectionRates(WINDOWS, exempt="INTERNAL")
+    rates = ConnectionRates(WINDOWS, exempt=["INTERNAL"])
     rates.limit_broker(10)
     rates.limit_listener("INTERNAL", 20)
     assert rates
