@@ -7,14 +7,18 @@
 Kafka has no such limits.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Hashable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Generator, Hashable
+from itertools import islice
 from typing import Generic, TypeVar
 
 from kafkalite.model import Principal
 
 Item = TypeVar("Item", bound=Hashable)
 CHECK_MS = 1_000  # between two searches for ended items of a principal
+CHECKED_MAX = 200  # names in one search, and in one step of those of all principals; they take 0.1 ms
+
+Exists = Callable[[str], bool | None]
 
 
 class Holdings(Generic[Item]):
@@ -28,8 +32,11 @@ class Holdings(Generic[Item]):
     def __init__(self, limit: int, exempt: Collection[Principal] = ()) -> None:
         self.limit = limit
         self._exempt = frozenset(exempt)
-        self._owners: dict[Item, Principal] = {}
-        self._items: dict[Principal, dict[Item, None]] = {}
+        self._owners: OrderedDict[Item, Principal] = OrderedDict()
+        self._items: dict[Principal, OrderedDict[Item, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._owners)
 
     def count(self, principal: Principal) -> int:
         """Return how many items a principal has."""
@@ -47,7 +54,7 @@ class Holdings(Generic[Item]):
             return False
         if principal not in self._exempt:
             self._owners[item] = principal
-            self._items.setdefault(principal, {})[item] = None
+            self._items.setdefault(principal, OrderedDict())[item] = None
         return True
 
     def release(self, item: Item) -> None:
@@ -60,10 +67,28 @@ class Holdings(Generic[Item]):
         if not items:
             del self._items[principal]
 
-    def release_ended(self, principal: Principal, exists: Callable[[Item], bool]) -> None:
-        """Release the items of a principal that have ended without a call of `release`."""
-        for item in [each for each in self._items.get(principal, ()) if not exists(each)]:
-            self.release(item)
+    def release_ended_of(self, principal: Principal, count: int, exists: Callable[[Item], bool]) -> None:
+        """Release items of a principal that have ended without a call of `release`.
+
+        Arguments:
+            principal: the owner.
+            count: of the items that are checked: those that were checked, or taken, first.
+            exists: whether there is an item now.
+        """
+        items: OrderedDict[Item, None] = self._items.get(principal, OrderedDict())
+        for item in list(islice(items, count)):
+            if exists(item):
+                items.move_to_end(item)
+            else:
+                self.release(item)
+
+    def release_ended(self, count: int, exists: Callable[[Item], bool]) -> None:
+        """Release items of all principals, as `release_ended_of`."""
+        for item in list(islice(self._owners, count)):
+            if exists(item):
+                self._owners.move_to_end(item)
+            else:
+                self.release(item)
 
 
 class NameHoldings:
@@ -71,7 +96,9 @@ class NameHoldings:
 
     1. A name that exists without an owner is not counted: it was created before the start of the broker, or by an
        exempt principal.
-    2. At its limit, and once per CHECK_MS, the names of a principal are compared with those that exist.
+    2. At its limit, and once per CHECK_MS, up to CHECKED_MAX names of a principal are compared with those that exist,
+       and other ones the next time. `release_ended` compares all names.
+    3. A name whose existence is not known is released: its shard is loading, or another broker has it.
 
     Arguments:
         limit, exempt: as of `Holdings`.
@@ -81,26 +108,33 @@ class NameHoldings:
         self.held: Holdings[str] = Holdings(limit, exempt)
         self._checked_ms: dict[Principal, int] = {}  # of principals at their limit
 
-    def take(self, principal: Principal, name: str, exists: Callable[[str], bool], now_ms: int) -> bool:
+    def take(self, principal: Principal, name: str, exists: Exists, now_ms: int) -> bool:
         """Return whether a principal may use a name, and count it if it creates it.
 
         Arguments:
             principal: of the request.
             name: in the request.
-            exists: whether there is a name now.
+            exists: whether there is a name now; None = not known.
             now_ms: the time.
         """
-        if exists(name):
+        if exists(name) is not False:
             return True
         self.held.release(name)  # its former owner has deleted it
         if not self.held.has_space(principal):
             self._check(principal, exists, now_ms)
         return self.held.take(principal, name)
 
-    def _check(self, principal: Principal, exists: Callable[[str], bool], now_ms: int) -> None:
+    def release_ended(self, exists: Exists) -> Generator[None, None, None]:
+        """Release the names of all principals that have ended; yields after each CHECKED_MAX names."""
+        self._checked_ms.clear()  # those of principals that send nothing any more would be kept
+        for _ in range(0, len(self.held), CHECKED_MAX):
+            self.held.release_ended(CHECKED_MAX, lambda name: exists(name) is True)
+            yield
+
+    def _check(self, principal: Principal, exists: Exists, now_ms: int) -> None:
         if now_ms < self._checked_ms.get(principal, now_ms - CHECK_MS) + CHECK_MS:
             return
-        self.held.release_ended(principal, exists)
+        self.held.release_ended_of(principal, CHECKED_MAX, lambda name: exists(name) is True)
         if self.held.has_space(principal):
             self._checked_ms.pop(principal, None)
         else:

@@ -26,7 +26,8 @@ REFUSED = KafkaErrorCode.POLICY_VIOLATION
 
 def limited(name: str, limit: int = 2) -> dict[str, str]:
     """The settings of a broker with one limit."""
-    return {f"kafkalite.principal.max.{name}": str(limit), "super.users": "User:admin"}
+    partitions = {f"{topic}.num.partitions": "1" for topic in ("offsets.topic", "transaction.state.log")}
+    return {f"kafkalite.principal.max.{name}": str(limit), "super.users": "User:admin", **partitions}
 
 
 def refusals(client: Client, limit: str) -> float:
@@ -153,7 +154,7 @@ async def test_transactional_ids_of_a_principal_have_a_limit() -> None:
             return InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 4
 
         await client.call(init("first")[0], 4)  # creates the topic
-        client.broker.dispatcher.limits._transactional_ids.held.release("first")  # type: ignore[union-attr]
+        client.broker.dispatcher.limits._transactional_ids.names.held.release("first")  # type: ignore[union-attr]
         assert await errors(wires[ALICE], [init("a"), init("b"), init("c"), init("a")]) == [0, 0, REFUSED, 0]
         assert await errors(wires[BOB], [init("a"), init("c"), init("d"), init("e")]) == [0, 0, 0, REFUSED]
         assert await errors(wires[ADMIN], [init(name) for name in "fgh"]) == [0, 0, 0]
@@ -188,6 +189,36 @@ async def test_groups_of_a_principal_have_a_limit() -> None:
         assert deleted.results[0].error_code == 0
         clock.advance(CHECK_MS)
         assert await errors(alice, [creations("d")[0], creations("e")[0]]) == [0, REFUSED]
+
+
+async def test_names_that_have_ended_are_released_once_a_minute() -> None:
+    async with running(settings=limited("groups")) as client:
+        await client.create("t")
+        await client.call(create("first", "t"), 0)  # creates the topic, before time is stopped
+        clock, alice = stopped_time(client.broker), Wire(Hub(client.broker), principal=ALICE)
+        assert await errors(alice, [(create(name, "t"), 0) for name in "bc"]) == [0, 0]
+        held = client.broker.dispatcher.limits._groups.names.held  # type: ignore[union-attr]
+        for deleted, left in (([], 2), (["b"], 1), (["c"], 0)):
+            await client.call(DeleteGroupsRequest(groups_names=deleted))
+            assert held.count(ALICE) == left + len(deleted)
+            clock.advance(60_000)
+            assert held.count(ALICE) == left
+        assert await errors(alice, [(create("d", "t"), 0)]) == [0] and held.count(ALICE) == 1
+
+
+async def test_names_that_are_too_long_to_be_counted_are_not_created(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(settings=limited("groups")) as client:
+        await client.create("t")
+        wires = {each: Wire(Hub(client.broker), principal=each) for each in (ALICE, ADMIN)}
+        await client.call(create("first", "t"), 0)  # creates the topic
+        for wire, length, expected in (
+            (ALICE, 1_000, 0),
+            (ALICE, 1_001, REFUSED),
+            (ADMIN, 1_001, 0),
+            (ALICE, 1_001, 0),
+        ):
+            assert await errors(wires[wire], [creations("n" * length)[0]]) == [expected]
+        assert "User:alice: a new name of 1001 characters is refused" in caplog.text
 
 
 async def test_groups_that_a_broker_creates_for_its_client_are_not_counted_for_the_broker() -> None:

@@ -4,14 +4,14 @@
    listeners between brokers if clients have another one.
 2. A connection above the limit is closed after its login. A fetch session above it is not opened, and the client
    fetches without one. What would create one more producer id, transactional id or group fails with POLICY_VIOLATION.
-3. Counts begin with the start of the broker. Groups and transactional ids are counted at their coordinator; those of a
+3. Group ids and transactional ids longer than NAME_MAX cannot be created where they have a limit.
+4. Counts begin with the start of the broker. Groups and transactional ids are counted at their coordinator; those of a
    shard that is loading, or that another broker has, are not. So are groups that CreateGroup creates through another
    broker: its coordinator does not know the principal, and the other broker does not know when the group ends.
-4. A refusal is logged once a minute for each limit.
+5. A refusal is logged once a minute for each limit.
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from kafkalite._speedups.codec import decode
@@ -25,13 +25,13 @@ from kafkalite.rate_limited_log import RateLimitedLog
 from kafkalite.server.requests.authorization.refusals import refuse_all
 from kafkalite.server.requests.authorization.table import TABLE
 from kafkalite.server.requests.call import Call
-from kafkalite.state.quotas.holdings import Holdings, IssuedIds, NameHoldings
+from kafkalite.server.requests.limits.limited_names import NAME_MAX, LimitedNames
+from kafkalite.slicing import Slicer
+from kafkalite.state.quotas.holdings import Exists, Holdings, IssuedIds
 
 OFFSET_COMMIT, INIT_PRODUCER_ID, CREATE_GROUP = 8, 22, 10001
 CREATES_GROUP = (OFFSET_COMMIT, 11, 28, 68, CREATE_GROUP, 10003)  # and JoinGroup to RegisterConsumer
 PREFIX = "kafkalite.principal.max."
-
-Exists = Callable[[str], bool | None]
 
 
 class Coordinators(Protocol):
@@ -47,6 +47,7 @@ class LimitedBroker(Protocol):
     config: BrokerConfig
     clock: Clock
     metrics: Registry
+    slicer: Slicer
 
     @property
     def groups(self) -> Coordinators: ...
@@ -80,14 +81,17 @@ class PrincipalLimits:
         self._exempt_listeners = config.exempt_listeners
         self._connections: Holdings[Connection] | None = holdings(limits["connections"], exempt)
         self.fetch_sessions: Holdings[int] | None = holdings(limits["fetch.sessions"], exempt)
-        self._groups = NameHoldings(limits["groups"], exempt) if limits["groups"] else None
+        self._groups = self._names(limits["groups"], lambda name: broker.groups.exists(name))
         transactional = limits["transactional.ids"]
-        self._transactional_ids = NameHoldings(transactional, exempt) if transactional else None
+        self._transactional_ids = self._names(transactional, lambda name: broker.transactions.exists(name))
         issued = limits["producer.ids"]
         self._producer_ids = IssuedIds(issued, exempt, self._kept_ms) if issued else None
         self._limits = limits
         metric, text = "kafkalite_principal_refusals_total", "What was refused because of a limit of its principal."
         self._refusals = {name: broker.metrics.counter(metric, text, limit=name) for name in limits}
+
+    def _names(self, limit: int, exists: Exists) -> LimitedNames | None:
+        return LimitedNames(limit, self._broker.config.super_users, exists, self._broker) if limit else None
 
     def is_exempt(self, connection: Connection) -> bool:
         """Whether a connection has no limits, whatever its principal."""
@@ -137,22 +141,20 @@ class PrincipalLimits:
     def _is_admitted(self, call: Call[Any], request: Any) -> bool:
         principal = principal_of(call.connection)
         if call.header.api_key != INIT_PRODUCER_ID:
-            of_groups = self._broker.groups.exists
-            return self._may_create("groups", self._groups, principal, request.group_id, of_groups)
+            return self._may_create("groups", self._groups, principal, request.group_id)
         if request.transactional_id is None:
             ids = self._producer_ids
             return ids is None or ids.has_space(principal, self._now_ms()) or self._refuse("producer.ids", principal)
-        of_transactions = self._broker.transactions.exists
-        ids_of = self._transactional_ids
-        return self._may_create("transactional.ids", ids_of, principal, request.transactional_id, of_transactions)
+        return self._may_create("transactional.ids", self._transactional_ids, principal, request.transactional_id)
 
-    def _may_create(
-        self, limit: str, names: NameHoldings | None, principal: Principal, name: str, exists: Exists
-    ) -> bool:
-        if names is None or exists(name) is None:
+    def _may_create(self, limit: str, names: LimitedNames | None, principal: Principal, name: str) -> bool:
+        if names is None:
             return True
-        is_admitted = names.take(principal, name, lambda each: exists(each) is not False, self._now_ms())
-        return is_admitted or self._refuse(limit, principal)
+        if names.is_too_long(principal, name):
+            text = "%s: a new name of %d characters is refused, the maximum with %s is %d"
+            self._log_refusal(limit, text, principal, len(name), PREFIX + limit, NAME_MAX)
+            return False
+        return names.take(principal, name) or self._refuse(limit, principal)
 
     def _kept_ms(self) -> int:
         return self._broker.config.producer_id_expiration_ms  # it is dynamic
@@ -161,10 +163,13 @@ class PrincipalLimits:
         return int(self._broker.clock.monotonic() * 1000)
 
     def _refuse(self, limit: str, principal: Principal) -> bool:
-        self._refusals[limit].add()
         text = "%s has %d %s, the limit (%s): a further one is refused"
-        self._log(logging.WARNING, limit, text, principal, self._limits[limit], limit.replace(".", " "), PREFIX + limit)
+        self._log_refusal(limit, text, principal, self._limits[limit], limit.replace(".", " "), PREFIX + limit)
         return False
+
+    def _log_refusal(self, limit: str, text: str, *arguments: object) -> None:
+        self._refusals[limit].add()
+        self._log(logging.WARNING, limit, text, *arguments)
 
 
 def holdings(limit: int, exempt: tuple[Principal, ...]) -> Holdings[Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from kafkalite.model import Principal
-from kafkalite.state.quotas.holdings import CHECK_MS, Holdings, IssuedIds, NameHoldings
+from kafkalite.state.quotas.holdings import CHECK_MS, CHECKED_MAX, Holdings, IssuedIds, NameHoldings
 from tests.unit.protocol.values import seed
 
 ALICE, BOB, ADMIN = (Principal("User", name) for name in ("alice", "bob", "admin"))
@@ -97,3 +97,33 @@ def test_time_of_issued_ids_is_dynamic() -> None:
     assert ids.take(ALICE, 0) and not ids.has_space(ALICE, 500)
     kept_ms[0] = 500
     assert ids.has_space(ALICE, 500)
+
+
+def test_one_check_visits_a_bounded_number_of_names_and_continues_there() -> None:
+    count = 2 * CHECKED_MAX + 1
+    names, existing = NameHoldings(count), {str(number) for number in range(count)}
+    for name in sorted(existing, key=int):
+        assert names.take(ALICE, name, lambda _name: False, 0)
+    existing.remove(str(count - 1))
+    checks: list[str] = []
+
+    def exists(name: str) -> bool:
+        checks.append(name)
+        return name in existing
+
+    admitted = [names.take(ALICE, "new", exists, number * CHECK_MS) for number in range(3)]
+    assert admitted == [False, False, True] and len(checks) <= 3 * (CHECKED_MAX + 1)
+
+
+def test_ended_names_of_all_principals_are_released_in_steps() -> None:
+    names, existing = NameHoldings(CHECKED_MAX), set[str]()
+    for number in range(2 * CHECKED_MAX):
+        assert names.take((ALICE, BOB)[number % 2], str(number), existing.__contains__, 0)
+    existing.update(map(str, range(10)))
+    unknown = dict.fromkeys(map(str, range(10, 20)))
+    left = [len(names.held) for _ in names.release_ended(lambda name: unknown.get(name, name in existing))]
+    assert left == [CHECKED_MAX + 10, 10], "those whose existence is not known are released too"
+    assert names.held.count(ALICE) == names.held.count(BOB) == 5
+    existing.clear()
+    assert len(list(names.release_ended(existing.__contains__))) == 1
+    assert not names.held and not names.held._items
