@@ -291,7 +291,7 @@ class FetchSessions:
         session.id = self.new_id()
         session.epoch = 1
         if self.holdings is not None and not self._is_exempt(session.owner):
-            self.holdings.take(session.principal or ANONYMOUS, session.id)
+            self.holdings.acquire(session.principal or ANONYMOUS, session.id)
         self._sessions[session.id] = session
         self._by_owner.setdefault(session.owner, {})[session.id] = session
         self.recount(session)

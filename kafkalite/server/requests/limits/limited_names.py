@@ -47,9 +47,9 @@ class LimitedNames:
         """Return whether a principal would create a name that is too long to be counted."""
         return len(name) > NAME_MAX and principal not in self._exempt and self._exists(name) is False
 
-    def take(self, principal: Principal, name: str) -> bool:
+    def acquire(self, principal: Principal, name: str) -> bool:
         """Return whether a principal may use a name, and count it if it creates it."""
-        admitted = self.names.take(principal, name, self._exists, int(self._broker.clock.monotonic() * 1000))
+        admitted = self.names.acquire(principal, name, self._exists, int(self._broker.clock.monotonic() * 1000))
         if self.names.held and not self._is_releasing:
             self._is_releasing = True
             self._await_release()

@@ -104,7 +104,7 @@ class PrincipalLimits:
         if self._connections is None or self.is_exempt(connection):
             return True
         principal = principal_of(connection)
-        return self._connections.take(principal, connection) or self._refuse("connections", principal)
+        return self._connections.acquire(principal, connection) or self._refuse("connections", principal)
 
     def disconnected(self, connection: Connection) -> None:
         """A connection is closed."""
@@ -131,7 +131,7 @@ class PrincipalLimits:
     def count_producer_id(self, connection: Connection) -> None:
         """Count a producer id without a transactional id that is being issued to the client of a connection."""
         if self._producer_ids is not None and not self.is_exempt(connection):
-            self._producer_ids.take(principal_of(connection), self._now_ms())
+            self._producer_ids.acquire(principal_of(connection), self._now_ms())
 
     def uncount_producer_id(self, connection: Connection) -> None:
         """The producer id that was counted last is not issued."""
@@ -154,7 +154,7 @@ class PrincipalLimits:
             text = "%s: a new name of %d characters is refused, the maximum with %s is %d"
             self._log_refusal(limit, text, principal, len(name), PREFIX + limit, NAME_MAX)
             return False
-        return names.take(principal, name) or self._refuse(limit, principal)
+        return names.acquire(principal, name) or self._refuse(limit, principal)
 
     def _kept_ms(self) -> int:
         return self._broker.config.producer_id_expiration_ms  # it is dynamic

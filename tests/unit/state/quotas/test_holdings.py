@@ -13,12 +13,12 @@ ALICE, BOB, ADMIN = (Principal("User", name) for name in ("alice", "bob", "admin
 
 def test_each_principal_has_its_own_limit() -> None:
     held: Holdings[int] = Holdings(2, [ADMIN])
-    assert [held.take(ALICE, item) for item in range(3)] == [True, True, False]
-    assert held.take(BOB, 3) and held.take(ALICE, 0), "an item that has an owner is not taken again"
-    assert [held.take(ADMIN, item) for item in range(10, 20)] == [True] * 10
+    assert [held.acquire(ALICE, item) for item in range(3)] == [True, True, False]
+    assert held.acquire(BOB, 3) and held.acquire(ALICE, 0), "an item that has an owner is not acquired again"
+    assert [held.acquire(ADMIN, item) for item in range(10, 20)] == [True] * 10
     held.release(0)
     held.release(99)
-    assert held.take(ALICE, 4) and not held.take(ALICE, 5)
+    assert held.acquire(ALICE, 4) and not held.acquire(ALICE, 5)
 
 
 def test_counts_are_those_of_a_set_per_principal_and_end_at_zero() -> None:
@@ -33,7 +33,7 @@ def test_counts_are_those_of_a_set_per_principal_and_end_at_zero() -> None:
             if owner is not None:
                 expected[owner].discard(item)
         else:
-            assert held.take(principal, item) is (owner is not None or len(expected[principal]) < 5)
+            assert held.acquire(principal, item) is (owner is not None or len(expected[principal]) < 5)
             if owner is None and len(expected[principal]) < 5:
                 expected[principal].add(item)
         assert {each: held.count(each) for each in expected} == {each: len(items) for each, items in expected.items()}
@@ -44,18 +44,18 @@ def test_counts_are_those_of_a_set_per_principal_and_end_at_zero() -> None:
 
 def test_names_that_exist_without_an_owner_are_not_counted() -> None:
     names, existing = NameHoldings(1), {"old"}
-    assert names.take(ALICE, "old", existing.__contains__, 0) and names.held.count(ALICE) == 0
-    assert names.take(ALICE, "new", existing.__contains__, 0)
+    assert names.acquire(ALICE, "old", existing.__contains__, 0) and names.held.count(ALICE) == 0
+    assert names.acquire(ALICE, "new", existing.__contains__, 0)
     existing.add("new")
-    assert names.take(ALICE, "new", existing.__contains__, 0), "it exists"
-    assert not names.take(ALICE, "more", existing.__contains__, 0)
-    assert names.take(BOB, "more", existing.__contains__, 0)
+    assert names.acquire(ALICE, "new", existing.__contains__, 0), "it exists"
+    assert not names.acquire(ALICE, "more", existing.__contains__, 0)
+    assert names.acquire(BOB, "more", existing.__contains__, 0)
 
 
 def test_names_that_have_ended_are_released_at_the_limit() -> None:
     names, existing = NameHoldings(3), set[str]()
     for name in "abc":
-        assert names.take(ALICE, name, existing.__contains__, 0)
+        assert names.acquire(ALICE, name, existing.__contains__, 0)
         existing.add(name)
     checks: list[str] = []
 
@@ -63,27 +63,27 @@ def test_names_that_have_ended_are_released_at_the_limit() -> None:
         checks.append(name)
         return name in existing
 
-    assert not names.take(ALICE, "d", exists, 0) and len(checks) == 4
+    assert not names.acquire(ALICE, "d", exists, 0) and len(checks) == 4
     existing.clear()
-    assert not names.take(ALICE, "d", exists, CHECK_MS - 1), "not checked again so soon"
-    assert names.take(ALICE, "d", exists, CHECK_MS)
+    assert not names.acquire(ALICE, "d", exists, CHECK_MS - 1), "not checked again so soon"
+    assert names.acquire(ALICE, "d", exists, CHECK_MS)
     assert names.held.count(ALICE) == 1 and names.held.count(BOB) == 0
-    assert names.take(BOB, "d", exists, CHECK_MS), "it was deleted, and has another owner now"
+    assert names.acquire(BOB, "d", exists, CHECK_MS), "it was deleted, and has another owner now"
     assert names.held.count(ALICE) == 0 and names.held.count(BOB) == 1
 
 
 def test_issued_ids_are_counted_for_a_time() -> None:
     ids = IssuedIds(2, [ADMIN], lambda: 1_000)
-    assert [ids.take(ALICE, now_ms) for now_ms in (0, 500, 999, 1_000, 1_001, 1_500)] == [
+    assert [ids.acquire(ALICE, now_ms) for now_ms in (0, 500, 999, 1_000, 1_001, 1_500)] == [
         *(True, True, False, True, False, True)
     ]
-    assert all(ids.take(ADMIN, 0) for _ in range(5)) and ids.take(BOB, 0)
+    assert all(ids.acquire(ADMIN, 0) for _ in range(5)) and ids.acquire(BOB, 0)
     assert ids.count(ALICE, 10_000) == ids.count(BOB, 10_000) == 0 and not ids._issued
 
 
 def test_ids_that_were_not_issued_are_not_counted() -> None:
     ids = IssuedIds(1, [ADMIN], lambda: 1_000)
-    assert ids.take(ALICE, 0) and not ids.has_space(ALICE, 0)
+    assert ids.acquire(ALICE, 0) and not ids.has_space(ALICE, 0)
     ids.give_back(ALICE)
     for principal in (ALICE, BOB, ADMIN):
         ids.give_back(principal)
@@ -94,7 +94,7 @@ def test_ids_that_were_not_issued_are_not_counted() -> None:
 def test_time_of_issued_ids_is_dynamic() -> None:
     kept_ms = [1_000]
     ids = IssuedIds(1, [], lambda: kept_ms[0])
-    assert ids.take(ALICE, 0) and not ids.has_space(ALICE, 500)
+    assert ids.acquire(ALICE, 0) and not ids.has_space(ALICE, 500)
     kept_ms[0] = 500
     assert ids.has_space(ALICE, 500)
 
@@ -103,7 +103,7 @@ def test_one_check_visits_a_bounded_number_of_names_and_continues_there() -> Non
     count = 2 * CHECKED_MAX + 1
     names, existing = NameHoldings(count), {str(number) for number in range(count)}
     for name in sorted(existing, key=int):
-        assert names.take(ALICE, name, lambda _name: False, 0)
+        assert names.acquire(ALICE, name, lambda _name: False, 0)
     existing.remove(str(count - 1))
     checks: list[str] = []
 
@@ -111,14 +111,14 @@ def test_one_check_visits_a_bounded_number_of_names_and_continues_there() -> Non
         checks.append(name)
         return name in existing
 
-    admitted = [names.take(ALICE, "new", exists, number * CHECK_MS) for number in range(3)]
+    admitted = [names.acquire(ALICE, "new", exists, number * CHECK_MS) for number in range(3)]
     assert admitted == [False, False, True] and len(checks) <= 3 * (CHECKED_MAX + 1)
 
 
 def test_ended_names_of_all_principals_are_released_in_steps() -> None:
     names, existing = NameHoldings(CHECKED_MAX), set[str]()
     for number in range(2 * CHECKED_MAX):
-        assert names.take((ALICE, BOB)[number % 2], str(number), existing.__contains__, 0)
+        assert names.acquire((ALICE, BOB)[number % 2], str(number), existing.__contains__, 0)
     existing.update(map(str, range(10)))
     unknown = dict.fromkeys(map(str, range(10, 20)))
     left = [len(names.held) for _ in names.release_ended(lambda name: unknown.get(name, name in existing))]
