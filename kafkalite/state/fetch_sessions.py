@@ -19,11 +19,13 @@ Source: FetchSession.java of Apache Kafka, KIP-227.
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ANONYMOUS, Principal
-from kafkalite.state.quotas.holdings import Holdings
+
+if TYPE_CHECKING:
+    from kafkalite.state.quotas.holdings import Holdings
 
 EVICTION_MS = 120_000
 PARTITION_BYTES = 360  # measured: the entry, its key, the numbers of the request and of the response
@@ -240,7 +242,7 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def limit(self, holdings: Holdings[int] | None, is_exempt: Callable[[Any], bool]) -> None:
+    def limit(self, holdings: "Holdings[int] | None", is_exempt: Callable[[Any], bool]) -> None:
         """Limit the sessions of each principal.
 
         Arguments:
