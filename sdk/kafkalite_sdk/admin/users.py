@@ -130,7 +130,7 @@ class Users:
         salted = await self._driver.in_thread(lambda: {each: _upsertion(each, change) for each, change in new.items()})
         ended: dict[str, KafkaError | None] = {}
         for mechanism in dict.fromkeys(each.mechanism for each in given):
-            users = [each.user for each in given if each.mechanism is mechanism and ended.get(each.user) is None]
+            users = [each.user for each in given if each.mechanism == mechanism and ended.get(each.user) is None]
             outcomes = await self._driver.run(_alteration(mechanism, salted), users, left_s())
             ended |= {**outcomes.results, **outcomes.errors}
         return Outcomes(ended)
