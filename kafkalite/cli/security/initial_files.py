@@ -25,7 +25,7 @@ class SuperUserAccess(NamedTuple):
     Attributes:
         directory: has the certificates.
         host, port: advertised to clients.
-        user, password: of the super user, who logs in by PLAIN.
+        user, password: the credentials of the super user for PLAIN.
     """
 
     directory: Path

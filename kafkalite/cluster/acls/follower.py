@@ -22,7 +22,7 @@ EXTENDED = Notifications(EXTENDED_CHANGES, ACL_CHANGE, decode_extended_change, r
 
 
 def acl_follower(store: AclStore, session: Coordination, clock: Clock, read: Callable[[], object]) -> StoreFollower:
-    """Return the follower of ACLs: it reads all of them once both kinds of notifications are watched.
+    """Return the follower of ACLs: it reads all of them once both types of notifications are watched.
 
     Arguments: as of `StoreFollower`.
     """

@@ -90,7 +90,7 @@ def alter(
 
 def describe(entity: QuotaEntity, texts: Mapping[str, str | None]) -> str:
     """Return a change for the audit log, such as `of user alice: producer_byte_rate=10, consumer_byte_rate removed`."""
-    names = ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in entity.names)
+    names = ", ".join(f"{entity_type} {DEFAULT if name is None else name}" for entity_type, name in entity.names)
     values = ", ".join(f"{key} removed" if text is None else f"{key}={text}" for key, text in texts.items())
     return f"of {names}: {values}"
 

@@ -1,4 +1,4 @@
-"""What the requests of delegation tokens have in common: which connections may send them, and who changes a token."""
+"""The common part of the requests of delegation tokens: connections that may send them, rights to change a token."""
 
 from collections.abc import Callable
 from functools import partial
