@@ -75,7 +75,7 @@ def test_running_cluster_is_secured_as_documented(scratch: Path) -> None:
     blocks = BLOCK.findall(PAGE.read_text().partition(TITLE)[2].partition("\n## ")[0])
     ports: dict[str, int] = {}
     printed = [run(script_of(block, ports), scratch) for block in blocks]
-    assert len(blocks) == 7 and printed[-1].count("no weak setting") == 2
+    assert len(blocks) == 8 and printed[6].count("no weak setting") == 2
     assert [line for line in printed[5].splitlines() if line.isdigit()] == [*map(str, range(1, 11))] * 2
     assert "AUTHORIZATION_FAILED" in run(ALONE, scratch, code=2)
     for port in ("9092", "9093"):

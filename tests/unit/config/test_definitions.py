@@ -30,6 +30,7 @@ ALIASES = {
     "password_encoder_cipher_algorithm": "passwords",
     "password_encoder_key_length": "passwords",
     "password_encoder_iterations": "passwords",
+    "kafkalite_inter_broker_additional_listeners": "listeners_between_brokers",
     "listener_security_protocol_map": "listeners",
     "principal_builder_class": "principal_builders",
     "zookeeper_set_acl": "set_acl",
