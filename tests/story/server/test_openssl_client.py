@@ -62,7 +62,7 @@ class Secured(NamedTuple):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("openssl")
-    authority, foreign = Authority(directory / "tls"), Authority(directory / "foreign", "somebody else")
+    authority, foreign = Authority(directory / "tls"), Authority(directory / "foreign", "another authority")
     ports = {name: free_port() for name in LISTENERS}
     own = {
         "SSL": authority.issue("broker"),
