@@ -111,10 +111,21 @@ class CoordinationDirectory:
             return False
 
     def unlock(self) -> None:
-        """Let another process serve."""
+        """Remove the socket of this process, and let another process serve."""
         if self._lock is not None:
+            self._remove_socket()
             self._lock.close()
             self._lock = self._socket = None
+
+    def _remove_socket(self) -> None:
+        """Without its socket the directory has nothing but files, so any tool can copy it.
+
+        If the lock file was replaced, the socket may be the one of another process, and stays.
+        """
+        path = os.path.join(self.path, SOCKET)
+        with suppress(OSError):  # the next process replaces it
+            if self._socket is not None and os.path.samestat(os.stat(path), self._socket):
+                os.unlink(path)
 
     # The journal; only with the lock.
 

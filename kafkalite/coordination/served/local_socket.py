@@ -3,7 +3,7 @@
 1. The kernel admits processes that may search the directory (mode 0700): no other user can connect, or replace the
    socket of a process that has ended. So no secret is sent, and there is no handshake that a relay could pass on.
    A dial validates owner and mode itself: in a directory that others can change, another process may listen.
-2. A socket whose process has ended stays in the directory, and refuses connections until the next process replaces it.
+2. The socket of a killed process stays in the directory, and refuses connections until the next process replaces it.
 3. An address of a Unix socket has at most 107 bytes; a path through a descriptor of the directory always fits.
 """
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from kafkalite.coordination.errors import ConnectionLossError
-from kafkalite.coordination.served.directory import JOURNAL
+from kafkalite.coordination.served.directory import JOURNAL, LOCK
 from kafkalite.coordination.served.local_socket import SOCKET, dial_directory, listen
 from tests.unit.coordination.served.test_failover import Member, completed, on_loop
 
@@ -63,6 +63,29 @@ async def test_socket_of_an_ended_process_refuses_and_is_replaced(tmp_path: Path
     await dial_directory(path, lambda: client, "ignored", 1, None)
     await end(server, client)
     listening.close()
+
+
+@on_loop
+async def test_stopped_process_leaves_files_alone(tmp_path: Path) -> None:
+    """Any tool can copy the directory then; Python's shutil copies no sockets."""
+    member = Member(tmp_path / "shared")
+    await member.served.open()
+    assert sorted(os.listdir(tmp_path / "shared")) == [JOURNAL, LOCK, SOCKET]
+    await member.close()
+    assert sorted(os.listdir(tmp_path / "shared")) == [JOURNAL, LOCK]
+
+
+@on_loop
+async def test_stopped_process_does_not_remove_the_socket_of_its_successor(tmp_path: Path) -> None:
+    """Somebody has removed its lock file, so it does not exclude the other one."""
+    first, second = Member(tmp_path / "shared"), Member(tmp_path / "shared")
+    await first.served.open()
+    (tmp_path / "shared" / LOCK).unlink()
+    await second.served.open()
+    await first.close()
+    session = await second.connect()
+    await completed(session.close)
+    await second.close()
 
 
 @on_loop
