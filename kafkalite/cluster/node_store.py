@@ -3,6 +3,8 @@
 1. All nodes are read once their notifications are watched. Then each notification names a node, which is read.
 2. A read is repeated until it succeeds or the session ends: the next session reads everything.
 3. A node that cannot be decoded is applied as the ZnodeError that says why.
+4. What a read of all nodes returns is older than a change of this broker that was applied meanwhile: that key is kept,
+   and read again.
 """
 
 import logging
@@ -40,6 +42,7 @@ class NodeStore(ABC, Generic[Key, Value]):
         self._clock = clock
         self._what = what
         self._absent = absent
+        self._changed: list[set[Key]] = []  # keys that this broker has changed, for each running read of all nodes
 
     @abstractmethod
     def _read_all(self, then: Then) -> None:
@@ -59,19 +62,30 @@ class NodeStore(ABC, Generic[Key, Value]):
 
     def load(self, then: Then) -> None:
         """Read all nodes, and apply them; `then` is called with the outcome."""
+        changed: set[Key] = set()
+        self._changed.append(changed)
 
         def read(outcome: Outcome) -> None:
+            self._changed = [each for each in self._changed if each is not changed]
             if outcome.error is None:
-                self._apply_all(outcome.value)
+                self._apply_all(outcome.value, changed)
             then(outcome)
 
         self._read_all(read)
 
-    def _apply_all(self, stored: Mapping[Key, Value | ZnodeError]) -> None:
-        for key in set(self._known()) - stored.keys():
+    def _apply_all(self, stored: Mapping[Key, Value | ZnodeError], changed: set[Key]) -> None:
+        for key in set(self._known()) - stored.keys() - changed:
             self._apply(key, self._absent)
-        for key, value in stored.items():
-            self._apply(key, value)
+        for key in stored.keys() - changed:
+            self._apply(key, stored[key])
+        for key in changed:
+            self.refresh(key)
+
+    def _apply_change(self, key: Key, value: Value) -> None:
+        """Apply a change that this broker has made."""
+        for changed in self._changed:
+            changed.add(key)
+        self._apply(key, value)
 
     def reload(self, then: Callable[[], object] = lambda: None) -> None:
         """Read all nodes until it succeeds or the session ends; `then` is called after a success."""

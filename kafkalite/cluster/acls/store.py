@@ -108,7 +108,7 @@ class AclStore(NodeStore[ResourcePattern, Acls]):
     ) -> None:
         def changed(end: Changed) -> None:
             if end.refusal is None:
-                self._apply(pattern, end.after)
+                self._apply_change(pattern, end.after)
             else:  # the response names the ACLs that were to be changed
                 end = end._replace(before=tuple(self.authorizer.acls_of(pattern)))
             then(end)

@@ -171,7 +171,7 @@ class DelegationTokens(NodeStore[str, Token | None]):
         def changed(end: Change) -> None:
             if not end.error:
                 self._log(token_id, end.token)
-                self._apply(token_id, end.token)
+                self._apply_change(token_id, end.token)
             then(end)
 
         TokenChange(self._session, token_id, change, notify=self._notify, then=changed).start()

@@ -110,7 +110,9 @@ async def test_both_rolling_restarts_and_back(
             await lose_member(group, zookeeper, tmp_path, list(islice(rows, EACH)))
             await group.write(list(islice(rows, EACH)))
         await reports.wait_for_owners(group.members)
-        await group.write(list(islice(rows, EACH)))  # what was written before may have been read before the last rebalance
+        await group.write(
+            list(islice(rows, EACH))
+        )  # what was written before may have been read before the last rebalance
         await group.commit()
         assert (group.violations, any(group.skipped.values())) == ([], False)
         await reports.check(storage, {number: end for (_, number), end in group.ends.items()})

@@ -1,6 +1,7 @@
 """ACLs are changed by compare-and-set, applied when they are durable, and read again after failures."""
 
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
@@ -107,6 +108,34 @@ def test_change_is_computed_again_after_a_conflict() -> None:
     while session.calls:
         session.step()
     assert ends == [Changed(None, (), (ALICE,))] and tree.stored() == (ALICE,)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_change_during_a_read_of_all_nodes_is_kept(deleted: bool) -> None:
+    """The names were read before it, so the read does not have it."""
+    tree = Tree()
+    if deleted:
+        tree.create(BOB)
+        list(tree.store.create([AclBinding(ORDERS._replace(name="payments"), BOB)], lambda _: None))
+    reading, loads = DelayedSession(tree.session), list[Outcome]()
+    tree.store._session = reading
+
+    def steps(count: float = inf) -> int:
+        """Read all nodes with at most so many calls; their number."""
+        tree.store.load(loads.append)
+        done = 0
+        while reading.calls and done < count:
+            reading.step()
+            done += 1
+        return done
+
+    steps(steps() - 1)
+    assert len(loads) == 1 and len(reading.calls) == 1, "the second read lacks its last call"
+    tree.store._session = tree.session
+    assert [refusal for _, refusal in tree.delete()] == [None] if deleted else tree.create(ALICE) == [None]
+    reading.step()
+    assert [each.error for each in loads] == [None, None]
+    assert tree.applied() == set(tree.stored() or ()) == (set() if deleted else {ALICE})
 
 
 def test_change_that_is_always_overtaken_ends() -> None:

@@ -22,7 +22,7 @@ from tests.unit.cluster.controller.kit import Service
 ALICE = QuotaEntity(((USER, "alice"),))
 APP = QuotaEntity(((USER, "alice"), (CLIENT_ID, "app")))
 KEYS = ("producer_byte_rate", "consumer_byte_rate")
-CALLS = ("get", "create", "set", "delete", "multi")
+CALLS = ("get", "children", "create", "set", "delete", "multi")
 
 
 class DelayedSession:

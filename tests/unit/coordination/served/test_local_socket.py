@@ -77,7 +77,7 @@ async def test_stopped_process_leaves_files_alone(tmp_path: Path) -> None:
 
 @on_loop
 async def test_stopped_process_does_not_remove_the_socket_of_its_successor(tmp_path: Path) -> None:
-    """Somebody has removed its lock file, so it does not exclude the other one."""
+    """Its lock file was removed, so it does not exclude the other one."""
     first, second = Member(tmp_path / "shared"), Member(tmp_path / "shared")
     await first.served.open()
     (tmp_path / "shared" / LOCK).unlink()
