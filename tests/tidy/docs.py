@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkalite.testing.thread import BrokerThread
 from kafkalite.testing.zookeeper_thread import ZooKeeperThread
 from tests.kit.ports import free_port
 
@@ -57,7 +58,7 @@ async def main():
 
 asyncio.run(main())
 """
-_BESIDE = ("kafkalite serve --data data", "kafkalite topic create orders")
+_BESIDE = "orders"  # the topic of a broker in this process: it starts in a tenth of the time of `kafkalite serve`
 # By name, as the checkout need not be installed; the settings of this checkout's own tests do not reach it.
 _TESTS = "python -m pytest -q -p no:cacheprovider -p no:kafkalite -p kafkalite.testing.plugin -p no:asyncio shown.py"
 
@@ -68,6 +69,7 @@ class Block(NamedTuple):
     commands: tuple[str, ...]
     program: str = ""  # what stands in shown.py
     files: tuple[tuple[str, str], ...] = ()  # names and contents of other files
+    topic: str | None = None  # of a broker beside it
 
 
 def blocks(root: Path) -> list[Block]:
@@ -86,10 +88,10 @@ def blocks(root: Path) -> list[Block]:
             elif path.name == "README.md":
                 found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
             elif path.name == "migration.md" or _RUNS.search(block[3]):
-                found.append(Block(*shown, (*_BESIDE, _PROGRAM), block[3]))
+                found.append(Block(*shown, (_PROGRAM,), block[3], topic=_BESIDE))
             elif path.name in ("sdk.md", "troubleshooting.md"):
                 snippet = _AROUND_SNIPPET.format(snippet=textwrap.indent(block[3], " " * 8))
-                found.append(Block(*shown, (*_BESIDE, _PROGRAM), snippet))
+                found.append(Block(*shown, (_PROGRAM,), snippet, topic=_BESIDE))
     return found
 
 
@@ -133,6 +135,12 @@ class Shell:
         self.environ = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": f"{root}:{root}/sdk"}
 
     def run(self, block: Block) -> None:
+        if block.topic is not None:
+            with BrokerThread() as broker:
+                broker.create_topic(block.topic)
+                self.address = broker.address
+                self._run(block)
+            return
         if not any(ZOOKEEPER in command for command in block.commands):
             self._run(block)
             return

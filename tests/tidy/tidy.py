@@ -4,6 +4,7 @@ import ast
 import re
 import statistics
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,14 +66,21 @@ def _is_text(path: Path) -> bool:
     return "__pycache__" not in path.parts and (path.suffix in TEXT_SUFFIXES or not path.suffix)
 
 
+@cache
 def functions(path: Path) -> list[Function]:
-    """Every function of the file, nested ones too, from its `def` to its last line."""
+    """Every function of the file, nested ones too, from its `def` to its last line; a file is read once."""
     text = path.read_text()
     return list(_cython_functions(text) if path.suffix in {".pyx", ".pxd"} else _python_functions(text))
 
 
+@lru_cache(maxsize=1)
+def _nodes(text: str) -> list[ast.AST]:
+    """All nodes of a source, which several rules read one after the other."""
+    return list(ast.walk(ast.parse(text)))
+
+
 def _python_functions(text: str) -> Iterator[Function]:
-    for node in ast.walk(ast.parse(text)):
+    for node in _nodes(text):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield Function(node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1)
 
@@ -137,12 +145,15 @@ def _large_folders(root: Path) -> Iterator[str]:
 
 
 def _of_text(text: str) -> Iterator[str]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if found := _LEFTOVER.search(line):
-            yield f"{number}: {found[0]} is left over"
-        for found in _MACHINE_PATH.finditer(line):
-            if found[0] not in KAFKAS_OWN_PATHS:
-                yield f"{number}: {found[0]} is a path of one machine"
+    for found in _LEFTOVER.finditer(text):
+        yield f"{_line(text, found)}: {found[0]} is left over"
+    for found in _MACHINE_PATH.finditer(text):
+        if found[0] not in KAFKAS_OWN_PATHS:
+            yield f"{_line(text, found)}: {found[0]} is a path of one machine"
+
+
+def _line(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start()) + 1
 
 
 def _sizes(path: Path) -> Iterator[str]:
@@ -176,9 +187,9 @@ def _habits(path: Path, *, in_tests: bool) -> Iterator[str]:
     text = path.read_text()
     if path.suffix in {".pyx", ".pxd"}:
         for found in _CYTHON_SWALLOWED.finditer(text):
-            yield f"{text.count(chr(10), 0, found.start()) + 1}: swallows an exception"
+            yield f"{_line(text, found)}: swallows an exception"
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in _nodes(text):
         if isinstance(node, ast.ExceptHandler) and all(_does_nothing(statement) for statement in node.body):
             yield f"{node.lineno}: swallows an exception"
         elif isinstance(node, ast.Call) and _suppresses_all(node):

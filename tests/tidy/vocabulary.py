@@ -9,6 +9,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 NAMES = re.compile(
@@ -38,11 +39,12 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
-def banned_parts(name: str) -> list[str]:
+@cache
+def banned_parts(name: str) -> tuple[str, ...]:
     """The words of an identifier that are banned."""
     if name in ALLOWED:
-        return []
-    return [word for word in WORD.findall(ALLOWED_PARTS.sub("", name)) if NAMES.fullmatch(word)]
+        return ()
+    return tuple(word for word in WORD.findall(ALLOWED_PARTS.sub("", name)) if NAMES.fullmatch(word))
 
 
 def of_python(text: str) -> Iterator[tuple[int, str]]:
@@ -89,4 +91,10 @@ def without_quoted(text: str) -> str:
 def banned(path: Path) -> list[tuple[int, str]]:
     """(line, name or word) of everything banned in a file."""
     readers = {".md": of_page, ".pyx": of_cython, ".pxd": of_cython}
-    return list(readers.get(path.suffix, of_python)(path.read_text()))
+    text = path.read_text()
+    return list(readers.get(path.suffix, of_python)(text)) if may_be_banned(text) else []
+
+
+def may_be_banned(text: str) -> bool:
+    """Whether a text has a banned word anywhere, strings included; to tokenize all files takes half a minute."""
+    return PROSE.search(text) is not None or any(map(banned_parts, set(IDENTIFIER.findall(text))))
