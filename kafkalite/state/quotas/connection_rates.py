@@ -17,7 +17,7 @@ import ipaddress
 from collections.abc import Collection
 from typing import NamedTuple
 
-from kafkalite.state.quotas.meters import RateMeter
+from kafkalite.state.quotas.paced_meter import PacedMeter
 from kafkalite.state.quotas.rates import Windows
 
 ADDRESSES_MAX = 20_000
@@ -49,11 +49,11 @@ class ConnectionRates:
     def __init__(self, windows: Windows, exempt: Collection[str] = ()) -> None:
         self._windows = windows
         self._exempt = frozenset(exempt)
-        self._broker: RateMeter | None = None
-        self._listeners: dict[str, RateMeter] = {}
+        self._broker: PacedMeter | None = None
+        self._listeners: dict[str, PacedMeter] = {}
         self._addresses: dict[str, float] = {}
         self._default: float | None = None
-        self._meters: dict[str, RateMeter] = {}
+        self._meters: dict[str, PacedMeter] = {}
 
     def __bool__(self) -> bool:
         """Whether there are limits."""
@@ -83,7 +83,7 @@ class ConnectionRates:
             if changed is None:
                 del self._meters[known]
             else:
-                meter.limit = changed
+                meter.set_limit(changed, 0)
 
     def charge(self, listener: str, address: str, now_ms: int) -> Admission:
         """Charge a new connection.
@@ -102,12 +102,12 @@ class ConnectionRates:
             address_ms = own.throttle_ms_after(1, now_ms)
             if address_ms:
                 for meter in charged:
-                    meter.record(-1, now_ms)
+                    meter.take_back(1, now_ms)
                 return Admission(listener_ms, address_ms)
             own.record(1, now_ms)
         return Admission(listener_ms) if listener_ms else ADMITTED
 
-    def _of(self, address: str) -> RateMeter | None:
+    def _of(self, address: str) -> PacedMeter | None:
         meter = self._meters.get(address)
         if meter is None:
             limit = self._addresses.get(address, self._default)
@@ -118,16 +118,16 @@ class ConnectionRates:
             meter = self._meters[address] = self._new(limit)
         return meter
 
-    def _changed(self, meter: RateMeter | None, limit: float | None) -> RateMeter | None:
+    def _changed(self, meter: PacedMeter | None, limit: float | None) -> PacedMeter | None:
         if limit is None:
             return None
         if meter is None:
             return self._new(limit)
-        meter.limit = limit
+        meter.set_limit(limit, 0)
         return meter
 
-    def _new(self, limit: float) -> RateMeter:
-        return RateMeter(limit, self._windows, self._windows.size_ms)
+    def _new(self, limit: float) -> PacedMeter:
+        return PacedMeter(limit, self._windows, self._windows.size_ms)
 
 
 def canonical(address: str) -> str:

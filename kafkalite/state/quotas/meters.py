@@ -50,8 +50,12 @@ class RateMeter:
         if not self._rate.measure(now_ms):
             return 0
         throttle_ms = self.record(value, now_ms)
-        self._rate.record(-value, now_ms)
+        self.take_back(value, now_ms)
         return throttle_ms
+
+    def take_back(self, value: float, now_ms: int) -> None:
+        """A value that was charged at this time is not charged."""
+        self._rate.record(-value, now_ms)
 
     def set_limit(self, limit: float, _now_ms: int) -> None:
         """Change the limit; what was charged stays."""

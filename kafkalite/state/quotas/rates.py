@@ -118,22 +118,28 @@ class TokenBucket:
         self._windows = windows
         self._rate = rate
         self._updated_ms = now_ms
-        self._tokens = self._burst
+        self._tokens = self.burst
 
     @property
-    def _burst(self) -> float:
+    def burst(self) -> float:
+        """The tokens of a full bucket."""
         return self._windows.total_ms / 1000 * self._rate
 
     def set_rate(self, rate: float, now_ms: int) -> None:
         """Change the rate; the tokens stay, as far as the bucket holds them."""
         self._refill(now_ms)
         self._rate = rate
-        self._tokens = min(self._tokens, self._burst)
+        self._tokens = min(self._tokens, self.burst)
 
     def record(self, tokens: float, now_ms: int) -> None:
         """Take tokens."""
         self._refill(now_ms)
-        self._tokens = min(self._burst, self._tokens - tokens)
+        self._tokens = min(self.burst, self._tokens - tokens)
+
+    def empty(self, now_ms: int) -> None:
+        """Remove the tokens; a debt stays."""
+        self._refill(now_ms)
+        self._tokens = min(0.0, self._tokens)
 
     def measure(self, now_ms: int) -> float:
         """Return the tokens; below 0 the quota is violated."""
@@ -141,7 +147,7 @@ class TokenBucket:
         return self._tokens
 
     def _refill(self, now_ms: int) -> None:
-        self._tokens = min(self._burst, self._tokens + self._rate * (now_ms - self._updated_ms) / 1000)
+        self._tokens = min(self.burst, self._tokens + self._rate * (now_ms - self._updated_ms) / 1000)
         self._updated_ms = now_ms
 
 

@@ -16,7 +16,8 @@ from kafkalite.server.process.listeners import creation_rates
 from kafkalite.server.requests.quotas.muted_connections import MutedConnections
 from kafkalite.state.quotas.client_limits import NO_NAME, ClientLimits
 from kafkalite.state.quotas.connection_rates import ConnectionRates
-from kafkalite.state.quotas.meters import BucketMeter, RateMeter
+from kafkalite.state.quotas.meters import BucketMeter
+from kafkalite.state.quotas.paced_meter import PacedMeter
 from kafkalite.state.quotas.rates import Windows
 
 PRODUCE, FETCH, REQUEST, MUTATION = "produce", "fetch", "request", "controller-mutation"
@@ -55,9 +56,9 @@ class BrokerQuotas:
         self._broker = broker
         self._known: dict[QuotaEntity, dict[str, float]] = {}
         self._limited: dict[tuple[Principal | None, str | None], bool] = {}  # by principal and client id
-        self.producer = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows))
-        self.consumer = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows))
-        self.request = ClientLimits(lambda limit, _now_ms: RateMeter(limit, windows, windows.size_ms))
+        self.producer = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows))
+        self.consumer = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows))
+        self.request = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows, windows.size_ms))
         self.mutation = ClientLimits(lambda limit, now_ms: BucketMeter(limit, mutations, now_ms))
         self.connections = ConnectionRates(windows, config.exempt_listeners)
         self.muted = MutedConnections(broker.clock)
