@@ -14,6 +14,7 @@ from perf.loads import (
     metadata,
     offsets,
     process,
+    quotas,
     rdkafka,
     replication,
     requests,
@@ -40,6 +41,7 @@ _ALL = (
     *replication.LOADS,
     *transactions.LOADS,
     *security.LOADS,
+    *quotas.LOADS,
 )
 LOADS: dict[str, Load] = {load.name: load for load in _ALL}
 GROUPS: dict[str, list[str]] = {
