@@ -156,7 +156,7 @@ def java_command(
 
     Arguments:
         version: of Apache Kafka, one of foreign.toml.
-        main_class: or a Java source file.
+        main_class: or a Java source file with a class of its name, which is compiled once.
         heap: as for -Xmx.
         log: level of the log lines on stderr.
         quick_start: start with a third of the CPU time (C1 only, serial collector, classes from an archive);
@@ -167,7 +167,10 @@ def java_command(
     log_file = f"-Dlog4j.configuration=file:{KIT}/log4j.properties"
     if int(version.split(".")[0]) >= 4:
         log_file = f"-Dlog4j2.configurationFile={KIT}/log4j2.properties"
-    class_path = ":".join([*([] if classes is None else [str(classes)]), kafka_classpath(version)])
+    class_path = _class_path(version, classes)
+    if main_class.endswith(".java"):
+        class_path += f":{compiled(version, Path(main_class), classes)}"  # at the end: the archive remains valid
+        main_class = Path(main_class).stem
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable"] if quick_start else []
     archive = archive or class_archive(version)
     if quick_start and archive.exists():
@@ -175,21 +178,26 @@ def java_command(
     return ["java", *options, f"-Xmx{heap}", f"-Dlog.level={log}", log_file, "-cp", class_path, main_class]
 
 
-def compiled(version: str, source: Path) -> Path:
+def _class_path(version: str, classes: Path | None) -> str:
+    return ":".join([*([] if classes is None else [str(classes)]), kafka_classpath(version)])
+
+
+def compiled(version: str, source: Path, classes: Path | None = None) -> Path:
     """Return the directory of the compiled classes of a Java source file; it is compiled once per content.
 
-    A process that starts often saves the second that Java takes to compile a source file.
+    A process saves the second that Java takes to compile a source file.
 
     Arguments:
         version: of Apache Kafka, whose jars it is compiled against.
         source: the file.
+        classes: what precedes these jars; None = nothing.
 
     Raises JvmError with the messages of the compiler.
     """
     text = source.read_bytes()
     name = f"{source.stem}-{version}-{hashlib.sha256(text).hexdigest()[:12]}"
     directory = cache_directory().resolve() / "jars" / name
-    class_path = kafka_classpath(version)
+    class_path = _class_path(version, classes)
     if not directory.is_dir():
         partial = Path(tempfile.mkdtemp(dir=directory.parent))
         command = ["javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-d", str(partial), "-cp", class_path, str(source)]
