@@ -52,7 +52,7 @@ test: first-broker $(if $(SPARK),first-spark)
 	$(if $(SPARK),,@echo "without tests/spark: it needs Java, ENGINE=c and no PYTEST_ARGS")
 	@$(REPEAT) build/failures-broker.json $(if $(SPARK),build/failures-spark.json)
 
-TEST_NEEDS = build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE)) $(if $(SPARK),$(SPARK_ENV)/stamp)
+TEST_NEEDS = build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE))
 
 REPEAT = KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m tests.repeat_failures
 # Exit code 1 means that tests failed. Others end the run, as does a run that wrote no list.
@@ -71,7 +71,7 @@ first-broker: $(TEST_NEEDS)
 		$(call TO_BE_REPEATED,build/failures-broker.json)
 
 # They wait for Spark half of their time, so they run beside the others. Their output follows in one piece.
-first-spark: $(TEST_NEEDS)
+first-spark: $(TEST_NEEDS) $(SPARK_ENV)/stamp
 	@echo "tests/spark run beside the others, into build/test-spark.log"
 	@mkdir -p build && rm -f build/failures-spark.json
 	@$(SPARK_TESTS) --failures build/failures-spark.json >build/test-spark.log 2>&1; status=$$?; \
@@ -202,14 +202,14 @@ clean:
 
 .venv/stamp-test: $(FOREIGN) .venv/stamp-kafkalite
 	$(BIN)/python tools/requirements.py dev $(FOREIGN) > .venv/requirements-dev.txt
-	$(BIN)/pip install -q -r .venv/requirements-dev.txt
+	$(BIN)/pip install -q --no-compile -r .venv/requirements-dev.txt
 	@touch $@
 
 # PySpark, and the pandas that it supports; all other packages are those of .venv.
 $(SPARK_ENV)/stamp: $(FOREIGN) tools/link_environment.py .venv/stamp-test
 	@test -x $(SPARK_BIN)/python || $(BIN)/python -m venv $(SPARK_ENV)
 	$(BIN)/python tools/requirements.py spark $(FOREIGN) > $(SPARK_ENV)/requirements.txt
-	$(SPARK_BIN)/pip install -q -r $(SPARK_ENV)/requirements.txt $(addprefix && $(SPARK_BIN)/pip install -q pyspark==,$(PYSPARK))
+	$(SPARK_BIN)/pip install -q --no-compile -r $(SPARK_ENV)/requirements.txt $(addprefix && $(SPARK_BIN)/pip install -q --no-compile pyspark==,$(PYSPARK))
 	$(SPARK_BIN)/python tools/link_environment.py
 	@touch $@
 
