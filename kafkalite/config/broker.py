@@ -181,6 +181,7 @@ class BrokerConfig:
     kafkalite_principal_max_groups: int = from_row()
     kafkalite_principal_max_transactional_ids: int = from_row()
     kafkalite_principal_max_producer_ids: int = from_row()
+    kafkalite_principal_max_queued_request_bytes: int = from_row()
     kafkalite_client_timeout_max_ms: int = from_row()
     num_partitions: int = from_row()
     default_replication_factor: int = from_row()

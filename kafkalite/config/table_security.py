@@ -139,6 +139,9 @@ SECURITY_KEYS = (
     Key("kafkalite.principal.max.producer.ids", Type.INT, 0,
         "Maximum number of producer ids that one principal gets within producer.id.expiration.ms; 0 = no limit.",
         low=0),
+    Key("kafkalite.principal.max.queued.request.bytes", Type.LONG, 0,
+        "Share of one principal in the memory for requests in flight (queued.max.request.bytes), in bytes; above it "
+        "its connections are not read, each may always hold 4 KiB; 0 = no limit.", low=0),
     Key(ENCODER_SECRET, Type.PASSWORD, None,
         "Secret that encrypts the passwords among the dynamic configs of the broker; unset: they are refused."),
     Key("password.encoder.old.secret", Type.PASSWORD, None,

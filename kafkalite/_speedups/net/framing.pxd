@@ -26,7 +26,7 @@ cdef class Frames(RespondingConnection):
     cdef Py_ssize_t smallest_frame(self) noexcept
     cdef Py_ssize_t largest_frame(self) noexcept
     cdef bint wants_bytes(self) noexcept
-    cdef int recount(self) except -1
+    cdef int recount(self, bint received) except -1
     cdef Py_ssize_t quota(self) noexcept
     cdef uint8_t *target(self, Py_ssize_t *capacity) except NULL
     cdef uint8_t *target_kept(self, Py_ssize_t *capacity) except NULL

@@ -103,12 +103,15 @@ cdef class Frames(RespondingConnection):
             return SIZE_BYTES
         return SIZE_BYTES + <Py_ssize_t> load_u32(self.kept.data + self.kept_from) - have
 
-    cdef int recount(self) except -1:
-        """Update the bytes of this connection in the shared request memory."""
+    cdef int recount(self, bint received) except -1:
+        """Update the bytes of this connection in the shared request memory, after it has `received` some or not."""
         cdef Py_ssize_t held = self.pinned_bytes
         if self.kept is not None:
             held += self.kept_to
-        if held != self.held_bytes:
+        # With a share it may not have used what it was allowed, or have ended without a change of the bytes.
+        if held != self.held_bytes or (
+            self.memory_share is not None and (received or self is self.memory_share.preferred)
+        ):
             self.hub.memory.change(self, held)
         return 0
 
@@ -158,13 +161,15 @@ cdef class Frames(RespondingConnection):
         cdef Chunk chunk
         hub.bytes_in += n
         self.received_bytes += n
+        if self.denied:
+            hub.memory.withdraw(self)  # drivers with an inbox receive from it whenever memory is free
         if self.in_kept:
             chunk = self.kept
             start = self.kept_from
             end = self.kept_to + n
             self.kept_to = end
             if end - start < SIZE_BYTES + <Py_ssize_t> load_u32(chunk.data + start):
-                return self.recount()
+                return self.recount(True)
             self.kept = None
             hub.retire(chunk)
         else:
@@ -177,7 +182,7 @@ cdef class Frames(RespondingConnection):
         at = self.parse(chunk, start, end)
         if at < end and not self.closed:
             self.keep(chunk, at, end)
-        return self.recount()
+        return self.recount(True)
 
     cdef Py_ssize_t parse(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1:
         cdef Hub hub = self.hub
@@ -275,7 +280,7 @@ cdef class Frames(RespondingConnection):
         """Continue with the bytes kept while the connection was stalled or out of time."""
         cdef Chunk chunk = self.kept
         cdef Py_ssize_t at
-        self.recount()
+        self.recount(False)
         if self.held and not self.closed and chunk is not None and not self.is_stalled():
             if self.late_run == <uint32_t> self.hub.runs:
                 return self.hub.defer(self)
@@ -291,7 +296,7 @@ cdef class Frames(RespondingConnection):
                     self.keep(chunk, at, self.kept_to)
                 if self.ended and self.head is None:
                     self.shut("end of stream")
-            self.recount()
+            self.recount(False)
         if self.hung_up:
             self.end_where_delayed()
         return 0
@@ -396,7 +401,7 @@ cdef class Frames(RespondingConnection):
         Negative when it feeds them. Closing the connection resets the sum.
         """
         self.pinned_bytes += more
-        self.recount()
+        self.recount(False)
 
     def outgoing(self):
         """Return the data to send now, in order: a list of bytes and FileRegions. `advance` removes sent bytes."""

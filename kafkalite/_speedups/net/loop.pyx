@@ -321,6 +321,8 @@ cdef class Hub:
                 self.close_all()
                 if self.memory.denied:
                     self.memory.share_out(self.now_ns / 1e9)
+                if self.memory.shares:
+                    self.memory.release_shares(self.now_ns / 1e9)
                 if not self.active and not self.closing and not self.retired:
                     break
                 repeats += 1

@@ -10,6 +10,9 @@ from kafkalite._speedups.net.loop cimport ConnectionBase
 cdef class RespondingConnection(ConnectionBase):
     """Counters of a connection: unanswered requests and unsent responses."""
 
+    cdef bint is_serving(self) noexcept:
+        return self.pending > 0
+
 
 @cython.final
 @cython.freelist(1024)

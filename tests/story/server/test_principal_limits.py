@@ -18,7 +18,17 @@ from kafkalite.protocol.messages.join_group import JoinGroupRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.state.quotas.holdings import CHECK_MS
 from tests.kit.members import create
-from tests.kit.server import Client, Hub, Wire, batch, fetch_request, running, stopped_time
+from tests.kit.server import (
+    Client,
+    Hub,
+    Wire,
+    batch,
+    fetch_request,
+    outcomes,
+    produce_request,
+    running,
+    stopped_time,
+)
 
 ALICE, BOB, ADMIN = (Principal("User", name) for name in ("alice", "bob", "admin"))
 REFUSED = KafkaErrorCode.POLICY_VIOLATION
@@ -104,6 +114,43 @@ async def test_listeners_between_brokers_have_no_limits_beside_one_of_clients() 
         assert counted is not None and counted.count(ANONYMOUS) == 0
         clients = [hub.connect("OUT") for _ in range(2)]
         assert [each.connection.closed for each in clients] == [False, True], "the client of the test is one"
+
+
+async def test_requests_of_a_principal_have_a_share_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = limited("queued.request.bytes", 100_000) | {
+        "listeners": "OUT://127.0.0.1:0,IN://127.0.0.1:0",
+        "listener.security.protocol.map": "OUT:PLAINTEXT,IN:PLAINTEXT",
+        "inter.broker.listener.name": "IN",
+    }
+    async with running(settings=settings) as client:
+        await client.create("t")
+        write_pending = client.broker.replicas.write_pending
+        held = [True]
+        monkeypatch.setattr(client.broker.replicas, "write_pending", lambda: held or write_pending())
+        hub = Hub(client.broker)
+        first, second, exempt = Wire(hub, "OUT"), Wire(hub, "OUT"), Wire(hub, "IN")
+        produce = produce_request("t", (0, batch(bytes(60_000)))), 12
+        for wire in (first, second, exempt):
+            wire.send(*[produce] * 10)
+            assert wire.answers() == []
+        limits = client.broker.dispatcher.limits
+        assert limits is not None and limits._memory is not None
+        share = limits._memory.share_of(ANONYMOUS)
+        assert share is not None and share.connections_count == 3, "the client of the test is one"
+        assert 100_000 <= share.held_bytes < 100_000 + 60_100 + 2 * 4096
+        assert [wire.connection.denied for wire in (first, second, exempt)] == [True, True, False]
+        assert exempt.connection.open_replies == 10 and refusals(client, "queued.request.bytes") == 1
+        assert "requests of User:ANONYMOUS hold 100000 bytes, its limit" in caplog.text
+        held.clear()
+        hub.schedule()
+        for wire in (first, second, exempt):
+            assert [outcomes(await wire.answer())[0].error_code for _ in range(10)] == [0] * 10
+        first.hang_up()
+        second.hang_up()
+        hub.pump()
+        assert (share.held_bytes, share.waiting_count, share.connections_count) == (0, 0, 1)
 
 
 async def test_producer_ids_of_a_principal_have_a_limit() -> None:

@@ -499,3 +499,21 @@ async def test_connection_above_the_limit_of_its_principal_is_closed_after_the_l
             limits = broker.running.dispatcher.limits
             assert limits is not None and limits._connections is not None
             assert limits._connections.count(Principal("User", USER)) == 1
+
+
+async def test_share_of_the_request_memory_belongs_to_the_principal_of_the_login() -> None:
+    limit = {"kafkalite.principal.max.queued.request.bytes": "1000", "super.users": "User:bob"}
+    async with started(**limit) as broker, dialled(broker) as first, dialled(broker) as second:
+        limits = broker.running.dispatcher.limits
+        assert limits is not None and limits._memory is not None and not len(limits._memory)
+        assert (await first.log_in(plain())).error_code == 0
+        assert (await first.log_in(plain())).error_code == 0, "a renewed session is the same connection"
+        share = limits._memory.share_of(Principal("User", USER))
+        assert share is not None and (share.connections_count, share.limit) == (1, 1000)
+        assert (await second.log_in(plain(OTHER))).error_code == 0
+        assert len(limits._memory) == 1, "super users have no limit"
+        first.writer.close()
+        await first.writer.wait_closed()
+        async with asyncio.timeout(ANSWER_S):
+            while len(limits._memory):
+                await asyncio.sleep(0)

@@ -4,11 +4,12 @@
    listeners between brokers if clients have another one.
 2. A connection above the limit is closed after its login. A fetch session above it is not opened, and the client
    fetches without one. What would create one more producer id, transactional id or group fails with POLICY_VIOLATION.
+   Connections whose requests hold more memory than the share of their principal are not read until some is free.
 3. Group ids and transactional ids longer than NAME_MAX cannot be created where they have a limit.
 4. Counts begin with the start of the broker. Groups and transactional ids are counted at their coordinator; those of a
    shard that is loading, or that another broker has, are not. So are groups that CreateGroup creates through another
    broker: its coordinator does not know the principal, and the other broker does not know when the group ends.
-5. A refusal is logged once a minute for each limit.
+5. A refusal, or a pause, is logged once a minute for each limit.
 """
 
 import logging
@@ -26,12 +27,14 @@ from kafkalite.server.requests.authorization.refusals import refuse_all
 from kafkalite.server.requests.authorization.table import TABLE
 from kafkalite.server.requests.call import Call
 from kafkalite.server.requests.limits.limited_names import NAME_MAX, LimitedNames
+from kafkalite.server.requests.limits.memory_shares import MemoryShares
 from kafkalite.slicing import Slicer
 from kafkalite.state.quotas.holdings import Exists, Holdings, IssuedIds
 
 OFFSET_COMMIT, INIT_PRODUCER_ID, CREATE_GROUP = 8, 22, 10001
 CREATES_GROUP = (OFFSET_COMMIT, 11, 28, 68, CREATE_GROUP, 10003)  # and JoinGroup to RegisterConsumer
 PREFIX = "kafkalite.principal.max."
+QUEUED_BYTES = "queued.request.bytes"
 
 
 class Coordinators(Protocol):
@@ -75,6 +78,7 @@ class PrincipalLimits:
             "groups": config.kafkalite_principal_max_groups,
             "transactional.ids": config.kafkalite_principal_max_transactional_ids,
             "producer.ids": config.kafkalite_principal_max_producer_ids,
+            QUEUED_BYTES: config.kafkalite_principal_max_queued_request_bytes,
         }
         self._broker = broker
         self._log = log
@@ -86,8 +90,11 @@ class PrincipalLimits:
         self._transactional_ids = self._names(transactional, lambda name: broker.transactions.exists(name))
         issued = limits["producer.ids"]
         self._producer_ids = IssuedIds(issued, exempt, self._kept_ms) if issued else None
+        queued = limits[QUEUED_BYTES]
+        self._memory = MemoryShares(queued, exempt, self._report_full_share) if queued else None
         self._limits = limits
-        metric, text = "kafkalite_principal_refusals_total", "What was refused because of a limit of its principal."
+        metric = "kafkalite_principal_refusals_total"
+        text = "What was refused, or not read for a time, because of a limit of its principal."
         self._refusals = {name: broker.metrics.counter(metric, text, limit=name) for name in limits}
 
     def _names(self, limit: int, exists: Exists) -> LimitedNames | None:
@@ -101,15 +108,21 @@ class PrincipalLimits:
 
     def admits(self, connection: Connection) -> bool:
         """Count a connection whose principal is known now; returns whether the limit admits it."""
-        if self._connections is None or self.is_exempt(connection):
+        if self.is_exempt(connection):
             return True
         principal = principal_of(connection)
-        return self._connections.acquire(principal, connection) or self._refuse("connections", principal)
+        if self._connections is not None and not self._connections.acquire(principal, connection):
+            return self._refuse("connections", principal)
+        if self._memory is not None:
+            self._memory.add(principal, connection)
+        return True
 
     def disconnected(self, connection: Connection) -> None:
         """A connection is closed."""
         if self._connections is not None:
             self._connections.release(connection)
+        if self._memory is not None:
+            self._memory.disconnected(principal_of(connection))
 
     # Requests.
 
@@ -166,6 +179,10 @@ class PrincipalLimits:
         text = "%s has %d %s, the limit (%s): a further one is refused"
         self._log_refusal(limit, text, principal, self._limits[limit], limit.replace(".", " "), PREFIX + limit)
         return False
+
+    def _report_full_share(self, principal: Principal) -> None:
+        text = "requests of %s hold %d bytes, its limit (%s): its connections are not read until memory is free"
+        self._log_refusal(QUEUED_BYTES, text, principal, self._limits[QUEUED_BYTES], PREFIX + QUEUED_BYTES)
 
     def _log_refusal(self, limit: str, text: str, *arguments: object) -> None:
         self._refusals[limit].add()
