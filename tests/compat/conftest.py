@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """Apache Kafka with listeners for TLS and SASL, and an authorizer that allows what no ACL is about."""
     with secure_kafka(tmp_path_factory.mktemp("secure"), OPEN_AUTHORIZER) as running:

@@ -14,7 +14,7 @@ from tests.kit.zookeeper_era.processes import Process, start_java, start_ours
 from tests.kit.zookeeper_era.tree import Tree, connected_tree
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaZooKeeper]:
     """A running Apache Kafka 3.9 with its ZooKeeper."""
     settings = {"log.retention.ms": "-1"}
@@ -22,7 +22,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaZooKe
         yield cast(ApacheKafkaZooKeeper, running)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def zookeeper(kafka: ApacheKafkaZooKeeper) -> str:
     """The address of its ZooKeeper."""
     return kafka.zookeeper.address

@@ -89,9 +89,9 @@ class Client:
         return self._service.result(lambda then: call(*args, then=then, **kwargs))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server: one for all tests of the process."""
+    """The address of a server: one for all tests of this folder in a process."""
     if address := os.environ.get("ZOOKEEPER"):
         yield address
         return
