@@ -138,6 +138,10 @@ def skip_record(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_action(monkeypatch, CLASSIC_ROWS, generation.return_generation_to_static_member, replace)
 
 
+FOUND_BY = {("classic", ignore_rewinds): 76, ("consumer", ignore_rewinds): 10}
+"""The seeds that find bugs which the first ones do not find."""
+
+
 @pytest.mark.parametrize(
     ("mix", "bug"),
     [
@@ -162,7 +166,8 @@ def test_seeded_bugs_are_detected(
     mix: str, bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)
-    assert_finds(bug, lambda seed, minutes: simulate(seed, minutes, mix), MINUTES)
+    recorded = FOUND_BY.get((mix, bug), 1)
+    assert_finds(bug, lambda seed, minutes: simulate(seed, minutes, mix), MINUTES, recorded)
 
 
 def test_simulation_completes_generations() -> None:
