@@ -27,12 +27,11 @@ from tests.kit.secure_kafka import PASSWORD, secure_kafka
 PAUSE = threading.Event()  # is never set
 USERS = {PRINCIPAL: "alice", ROOT: "root"}
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
+PLAIN_USERS = JAAS + " ".join(f'user_{name}="{PASSWORD}"' for name in USERS.values()) + ";"
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:ANONYMOUS;{ROOT}",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS
-    + " ".join(f'user_{name}="{PASSWORD}"' for name in USERS.values())
-    + ";",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": PLAIN_USERS,
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
