@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -13,6 +14,7 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["depe
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
+@cache
 def imported() -> set[str]:
     """Names of all modules that the package imports, in Python and in Cython, anywhere in a file."""
     names = set()
