@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(AGAINST != "kafkalite", reason="the faults are i
 
 
 @killable
-def by_librdkafka(address: str, _directory: Path) -> None:
+def by_librdkafka(address: str) -> None:
     """librdkafka."""
     producer = Producer(
         {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0, "batch.size": BATCH_BYTES}
@@ -52,10 +52,10 @@ def by_librdkafka(address: str, _directory: Path) -> None:
     assert failures == []
 
 
-def by_java(version: str) -> Callable[[str, Path], None]:
+def by_java(version: str) -> Callable[[str], None]:
     """Apache Kafka's producer."""
 
-    def produce(address: str, _directory: Path) -> None:
+    def produce(address: str) -> None:
         if (reason := jvm.java_missing()) is not None:
             pytest.skip(f"Apache Kafka's producer: {reason}")
         lines = f"t\t{bytes(KEY_BYTES).hex()}\n" * RECORDS
@@ -66,16 +66,16 @@ def by_java(version: str) -> Callable[[str, Path], None]:
     return produce
 
 
-def by_franz_go(address: str, directory: Path) -> None:
+def by_franz_go(address: str) -> None:
     """franz-go."""
     if shutil.which("go") is None:
         pytest.skip("no Go")
-    command = [franz(directory), address, str(RECORDS), str(KEY_BYTES)]
+    command = [franz(), address, str(RECORDS), str(KEY_BYTES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-CLIENTS: dict[str, Callable[[str, Path], None]] = {
+CLIENTS: dict[str, Callable[[str], None]] = {
     "librdkafka": by_librdkafka,
     f"java-{jvm.CURRENT}": by_java(jvm.CURRENT),
     f"java-{jvm.PREVIOUS}": by_java(jvm.PREVIOUS),
@@ -95,7 +95,7 @@ def test_idempotent_producer_loses_and_duplicates_nothing(client: str, tmp_path:
     with ended(broker):
         broker.start()
         create_topics(broker.address, "t", configs={"segment.bytes": "1048576"})
-        CLIENTS[client](broker.address, tmp_path)
+        CLIENTS[client](broker.address)
         steps = broker.raised()
         assert len(steps) >= STEPS_MIN, steps
         broker.kill()

@@ -50,7 +50,7 @@ def committed_values(address: str, topic: str) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("client", COPIERS)
-def test_client_copies_each_record_once(client: str, address: str, new_topic: MakeTopic, tmp_path: Path) -> None:
+def test_client_copies_each_record_once(client: str, address: str, new_topic: MakeTopic) -> None:
     if client.startswith("java") and (reason := jvm.java_missing()) is not None:
         pytest.skip(f"Apache Kafka's client: {reason}")
     if client == "franz-go" and shutil.which("go") is None:
@@ -58,7 +58,7 @@ def test_client_copies_each_record_once(client: str, address: str, new_topic: Ma
     source, target = new_topic(), new_topic()
     values = [b"%d" % number for number in range(COUNT)]
     Confluent().write(address, source, [Record(value) for value in values])
-    COPIERS[client](address, source, target, f"copier-{source}", COUNT, tmp_path)
+    COPIERS[client](address, source, target, f"copier-{source}", COUNT)
     assert committed_values(address, target) == values
     everything = Counter(record.value for record in read_to_end(address, target, "read_uncommitted"))
     print(f"{client}: {everything.total() - COUNT} records of aborted transactions")

@@ -20,19 +20,14 @@ from tests.kit.isolated import dropped_later, killable
 READ, KEPT, NEW = 100, 50, 120
 SEGMENT = "00000000000000000000.log"
 
-Start = Callable[[Broker, Path], Watcher]
+Start = Callable[[Broker], Watcher]
 CLIENTS: dict[str, Start] = {
-    "librdkafka-error": lambda broker, _: Librdkafka(broker.address, "error"),
-    "librdkafka-earliest": lambda broker, _: Librdkafka(broker.address, "earliest"),
-    "java-none": lambda broker, _: java(broker.address, "none"),
-    "java-earliest": lambda broker, _: java(broker.address, "earliest"),
-    "franz-go": lambda broker, directory: Process([franz(directory), broker.address]),
+    "librdkafka-error": lambda broker: Librdkafka(broker.address, "error"),
+    "librdkafka-earliest": lambda broker: Librdkafka(broker.address, "earliest"),
+    "java-none": lambda broker: java(broker.address, "none"),
+    "java-earliest": lambda broker: java(broker.address, "earliest"),
+    "franz-go": lambda broker: Process([franz(), broker.address]),
 }
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("franz")
 
 
 @killable
@@ -54,13 +49,13 @@ def lose_the_end(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_consumer_detects_a_truncated_log(client: str, tmp_path: Path, built: Path) -> None:
+def test_consumer_detects_a_truncated_log(client: str, tmp_path: Path) -> None:
     if client == "franz-go" and shutil.which("go") is None:
         pytest.skip("no Go")
     with broker_under_test(tmp_path) as broker:
         create_topics(broker.address, "t")
         produce(broker.address, "old", READ)
-        with CLIENTS[client](broker, built) as watcher:
+        with CLIENTS[client](broker) as watcher:
             assert [watcher.next() for _ in range(READ)] == [("read", at, f"old{at:03d}") for at in range(READ)]
             broker.kill()
             lose_the_end(broker)

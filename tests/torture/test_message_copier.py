@@ -40,7 +40,7 @@ def test_copier_copies_each_record_once_while_brokers_bounce(tmp_path: Path, ran
         values = [b"%d" % number for number in range(COUNT)]
         Confluent().write(cluster.bootstrap, "source", [Record(value) for value in values])
         with ThreadPoolExecutor(1) as pool:
-            arguments = cluster.bootstrap, "source", "target", "copier", COUNT, tmp_path
+            arguments = cluster.bootstrap, "source", "target", "copier", COUNT
             copying = pool.submit(by_java(jvm.CURRENT), *arguments)
             while not copying.done():
                 broker_id = random.choice(list(cluster.brokers))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import aiokafka
@@ -27,11 +26,11 @@ RECORDS = 20  # of a transaction
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 TIMEOUT_MS = 10_000
 SEED = 1
-Copy = Callable[[str, str, str, str, int, Path], None]
+Copy = Callable[[str, str, str, str, int], None]
 
 
 @killable
-def by_librdkafka(address: str, source: str, target: str, group: str, count: int, _directory: Path) -> None:
+def by_librdkafka(address: str, source: str, target: str, group: str, count: int) -> None:
     """confluent-kafka."""
     random = Random(SEED)
     settings = {"bootstrap.servers": address, "log_level": QUIET}
@@ -62,7 +61,7 @@ def by_librdkafka(address: str, source: str, target: str, group: str, count: int
 
 
 @killable
-def by_kafka_python(address: str, source: str, target: str, group: str, count: int, _directory: Path) -> None:
+def by_kafka_python(address: str, source: str, target: str, group: str, count: int) -> None:
     """kafka-python."""
     random = Random(SEED)
     producer = kafka.KafkaProducer(bootstrap_servers=address, transactional_id=group, transaction_timeout_ms=TIMEOUT_MS)
@@ -99,7 +98,7 @@ def by_kafka_python(address: str, source: str, target: str, group: str, count: i
 
 
 @killable
-def by_aiokafka(address: str, source: str, target: str, group: str, count: int, _directory: Path) -> None:
+def by_aiokafka(address: str, source: str, target: str, group: str, count: int) -> None:
     """aiokafka."""
     asyncio.run(_aiokafka(address, source, target, group, count))
 
@@ -144,9 +143,9 @@ async def _aiokafka(address: str, source: str, target: str, group: str, count: i
         await producer.stop()
 
 
-def by_franz_go(address: str, source: str, target: str, group: str, count: int, directory: Path) -> None:
+def by_franz_go(address: str, source: str, target: str, group: str, count: int) -> None:
     """franz-go, which also aborts where its group rebalances."""
-    command = [franz(directory), "copy", address, source, target, group, str(count)]
+    command = [franz(), "copy", address, source, target, group, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr[-4000:]
 
@@ -154,7 +153,7 @@ def by_franz_go(address: str, source: str, target: str, group: str, count: int, 
 def by_java(version: str) -> Copy:
     """Kafka's TransactionalMessageCopier of a version; it copies partition 0."""
 
-    def copy(address: str, source: str, target: str, group: str, count: int, _directory: Path) -> None:
+    def copy(address: str, source: str, target: str, group: str, count: int) -> None:
         copier = ["--input-topic", source, "--input-partition", "0", "--output-topic", target, "--broker-list", address]
         ids = ["--consumer-group", group, "--transactional-id", group, "--transaction-timeout", str(TIMEOUT_MS)]
         amounts = ["--max-messages", str(count), "--transaction-size", str(RECORDS)]

@@ -6,6 +6,9 @@ was truncated there. Those of Java and Go are processes of their own, which end 
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
 import queue
 import subprocess
 import threading
@@ -112,11 +115,18 @@ class TruncationReader:
 
 
 @cache
-def franz(directory: Path) -> str:
-    """The program of franz-go, built in `directory`."""
-    program = str(directory / "franz")
-    subprocess.run(["go", "build", "-o", program, "."], cwd=FRANZ, check=True, timeout=600)
-    return program
+def franz() -> str:
+    """The program of franz-go. It is built once per content; other processes wait for it."""
+    text = b"".join(each.read_bytes() for each in sorted(FRANZ.iterdir()))
+    program = jvm.cache_directory().resolve() / f"franz-{hashlib.sha256(text).hexdigest()[:12]}"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with open(program.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            partial = str(program.with_suffix(".partial"))
+            subprocess.run(["go", "build", "-o", partial, "."], cwd=FRANZ, check=True, timeout=600)
+            os.rename(partial, program)
+    return str(program)
 
 
 def java(address: str, reset: str) -> Watcher:
