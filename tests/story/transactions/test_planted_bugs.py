@@ -141,8 +141,8 @@ BUGS: list[tuple[Bug, Run]] = [
     (timers_lost_at_loading, partial(one_case, Case("Ongoing", "coordinator", "kill"))),
     (prepared_transactions_lost_at_loading, partial(one_case, Case("PrepareCommit", "coordinator", "kill"))),
     (pending_offset_kept_at_abort, partial(one_case, Case("CompleteAbort", "client", "kill"))),
-    (pending_offset_committed_at_abort, partial(one_seed, 1)),
-    (zombie_commits_offsets, partial(one_seed, 1)),
+    (pending_offset_committed_at_abort, partial(one_seed, 6)),
+    (zombie_commits_offsets, partial(one_seed, 5)),
 ]
 RANDOM: list[Bug] = [*(bug for bug, _ in BUGS), partition_is_not_added]
 
