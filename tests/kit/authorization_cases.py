@@ -320,14 +320,9 @@ def config_cases() -> Iterator[Case]:
     """Configs of topics, brokers and groups."""
     asked = DescribeConfigsRequest.DescribeConfigsResource
     kinds = ((2, TOPIC), (2, OTHER_TOPIC), (4, BROKER), (32, GROUP))
-    yield Case(
-        DescribeConfigsRequest(
-            resources=[
-                asked(resource_type=kind, resource_name=name, configuration_keys=["none"]) for kind, name in kinds
-            ]
-        ),
-        4,
-    )
+    resources = [asked(resource_type=kind, resource_name=name, configuration_keys=["none"]) for kind, name in kinds]
+    yield Case(DescribeConfigsRequest(resources=resources), 4)
+    yield Case(DescribeConfigsRequest(resources=resources[:3]), 4, "without a group")
     altered = AlterConfigsRequest.AlterConfigsResource
     yield Case(
         AlterConfigsRequest(
