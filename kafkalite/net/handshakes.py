@@ -5,8 +5,9 @@
 2. At most `RUNNING_MAX` handshakes run. When others wait, the oldest one that has lasted `SLOW_S` is ended, so that
    clients that never finish a handshake do not keep others out.
 3. An iteration of the loop starts one handshake, as each costs up to a millisecond in later iterations; while others
-   wait, as many as take a quarter of the time of the previous iteration, at most `STARTS_MAX`. So their rate does not
-   decrease with the load, and they prolong an iteration by about a third. Connections past their deadline do not count.
+   wait, as many as take a quarter of the CPU time of the previous iteration, at most `STARTS_MAX`. So their rate does
+   not decrease with the load, and they prolong an iteration by about a third. Time in which the thread had no core does
+   not count: it would start many at once on a busy machine. Connections past their deadline do not count, either.
 4. A client without TLS is closed at its first byte, and reported.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 LOGGER = logging.getLogger("kafkalite.net")
 RUNNING_MAX = 256
 STARTS_MAX = 16
-START_EACH_S = 0.004  # of an iteration: four times the cost of a handshake
+START_EACH_S = 0.004  # of CPU time: four times the cost of a handshake
 LATE_S = 0.001  # for connections past their deadline, per iteration
 SLOW_S = 1.0
 DEADLINE_S = 10.0  # from the connection to the end of its handshake
@@ -50,6 +52,7 @@ class Handshakes:
         begin: starts a handshake: socket, protocol, address of the client, limit in seconds.
         discarded: called with socket and host of a connection that is closed before its handshake.
         report: logs a line about an address.
+        cpu_time: the CPU time of the thread of the loop in seconds.
     """
 
     def __init__(
@@ -58,17 +61,19 @@ class Handshakes:
         begin: Callable[[socket.socket, Any, tuple[str, int], float], asyncio.Task[None]],
         discarded: Callable[[socket.socket, str], None],
         report: Callable[[tuple[str, int], str], None],
+        cpu_time: Callable[[], float] = time.thread_time,
     ) -> None:
         self._loop = loop
         self._begin = begin
         self._discarded = discarded
         self._report = report
+        self._cpu_time = cpu_time
         self._silent: dict[int, Waiting] = {}  # by descriptor, in the order of their deadlines
         self._wanted: dict[int, int] = {}  # bytes of the first record of those whose beginning has arrived
         self._ready: deque[Waiting] = deque()
         self._running: dict[asyncio.Task[None], float] = {}  # with the time of the start, the oldest first
         self._pumping: asyncio.Handle | None = None
-        self._pumped_at: float | None = None  # by the previous iteration, if connections still waited
+        self._pumped_at: float | None = None  # the CPU time of the previous iteration, if connections still waited
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
@@ -149,7 +154,8 @@ class Handshakes:
     def _pump(self) -> None:
         self._pumping = None
         now = self._loop.time()
-        passed_s = 0.0 if self._pumped_at is None else now - self._pumped_at
+        cpu_now = self._cpu_time()
+        passed_s = 0.0 if self._pumped_at is None else cpu_now - self._pumped_at
         self._pumped_at = None
         starts = min(max(1, int(passed_s / START_EACH_S)), STARTS_MAX)
         while starts and self._ready and len(self._running) < RUNNING_MAX:
@@ -162,7 +168,7 @@ class Handshakes:
             if self._loop.time() - now >= LATE_S:
                 break
         if self._ready and len(self._running) < RUNNING_MAX:
-            self._pumped_at = now
+            self._pumped_at = cpu_now
             self._pump_soon()
         elif self._ready:
             self._schedule_sweep()

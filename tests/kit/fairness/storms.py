@@ -27,7 +27,7 @@ from perf.wire import frame
 
 ROOT = Path(__file__).parents[3]
 END_S = 60.0
-HANDSHAKERS = 3
+HANDSHAKERS = 32
 LOGINS_PER_S = 1_000
 TICK_S = 0.01
 HALF_OPEN = 1_000
