@@ -35,7 +35,7 @@ SPARK := $(if $(filter c,$(ENGINE)),$(if $(PYTEST_ARGS),,$(or $(shell command -v
 SPARK_TESTS = $(SPARK_BIN)/python -m pytest tests/spark $(if $(filter true,$(CI)),--strict-run)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-broker test-spark first-broker first-spark spark pipeline contract build loadgen debug asan bench compare simulate torture torture-spark suites lint dist clean
+.PHONY: help run test test-broker test-spark first-broker first-spark spark pipeline contract build loadgen debug asan bench compare simulate torture torture-spark secured suites lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -131,7 +131,13 @@ torture: build .venv/stamp-test build/stamp-asan $(if $(RELEASE),build/release-$
 	$(DRAWN_SEED) $(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --cluster-faults 300 --simulations 5000 --minutes 30 \
 		--crash-seeds 2000 --crash-stride 1 --flips 10000 --seeded-bugs 11 --fairness-seconds 1800 $(RELEASE_PYTHON) \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,$(MAKE) secured)
 	$(if $(SUITES),$(MAKE) suites)
+
+#: make secured   tests/compat and the stories of clients over SASL_SSL with ACLs (a part of make torture)
+SECURED = tests/compat tests/story/test_flights.py tests/story/test_flights_group.py tests/story/test_sdk_application.py
+secured: build .venv/stamp-test
+	AGAINST=kafkalite-secured $(BIN)/python -m pytest $(SECURED) --timeout 1800 -o faulthandler_timeout=1860 $(PYTEST_ARGS)
 
 #: make suites    tests of other projects, also with our client in aiokafka's place (AIOKAFKA=checkout FASTSTREAM= CONCURRENT= AMGI= TASKIQ= ARROYO= LIBRDKAFKA= FRANZ_GO=)
 RUN_SUITE = -m tests.suites $(1) $(abspath $($(2))) -q --timeout 120 $(PYTEST_ARGS)

@@ -1,5 +1,6 @@
 """The broker under test, as a process of its own: `AGAINST=kafkalite` (default), `AGAINST=kafkalite-cluster` (one of
-three brokers), `AGAINST=kafka` (Apache Kafka 4.4) or `AGAINST=kafka-zookeeper` (Apache Kafka 3.9 with ZooKeeper).
+three brokers), `AGAINST=kafkalite-secured` (SASL_SSL and ACLs, see `tests.kit.secured`), `AGAINST=kafka` (Apache Kafka
+4.4) or `AGAINST=kafka-zookeeper` (Apache Kafka 3.9 with ZooKeeper).
 
 A compat test never knows which of the two it talks to: it gets an address, a data directory in Kafka's layout, and the
 verbs stop (SIGTERM), kill (SIGKILL) and start, which returns to the same port and the same data.
@@ -16,11 +17,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from tests.kit import jvm
 from tests.kit.checker import ViolationError
 from tests.kit.ports import free_port
+from tests.kit.secured.listener import SecuredListener
 from tests.kit.zookeeper import ZooKeeper, start_zookeeper
 
 AGAINST = os.environ.get("AGAINST", "kafkalite")
@@ -229,6 +232,25 @@ class KafkaliteCluster(Kafkalite):
                 Kafkalite.stop(broker)
 
 
+class KafkaliteSecured(Kafkalite):
+    """A broker whose clients log in over SASL_SSL and have ACLs; clients that cannot are logged in on the way."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(directory, settings)
+        import_module("tests.kit.secured.clients")  # those of this process log in from now on
+        self._listener = SecuredListener(directory, self.port)
+        self.settings |= self._listener.settings
+
+    def start(self) -> None:
+        super().start()
+        self._listener.open()
+
+    def close(self) -> None:
+        """Stop it if it runs."""
+        super().close()
+        self._listener.close()
+
+
 class ApacheKafka(Broker):
     """Apache Kafka in KRaft mode, broker and controller in one process."""
 
@@ -302,6 +324,7 @@ class ApacheKafkaZooKeeper(ApacheKafka):
 KINDS: dict[str, type[Broker]] = {
     "kafkalite": Kafkalite,
     "kafkalite-cluster": KafkaliteCluster,
+    "kafkalite-secured": KafkaliteSecured,
     "kafka": ApacheKafka,
     "kafka-zookeeper": ApacheKafkaZooKeeper,
 }

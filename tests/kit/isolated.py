@@ -50,7 +50,7 @@ copyreg.pickle(ck.KafkaError, lambda error: (error_of, (error.code(), error.str(
 def context() -> ForkServerContext:
     """The fork server: a clean process without threads, from which isolated processes are forked in milliseconds."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.kit.isolated", "tests.kit.clients"])
+    found.set_forkserver_preload(["tests.kit.secured.clients", "tests.kit.isolated", "tests.kit.clients"])
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tests.kit import jvm
 from tests.kit.clients.model import EARLIEST, Record, Refused
+from tests.kit.secured.logins import java_file
 
 JAVA_VERSIONS = (jvm.CURRENT, jvm.PREVIOUS)
 CLASSES = {
@@ -32,6 +33,8 @@ CLASSES_3 = {
     "console-producer": "kafka.tools.ConsoleProducer",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
 }
+CONFIG_OPTIONS_3 = {"console-consumer": "--consumer.config", "console-producer": "--producer.config"}
+WITHOUT_LOGIN = ("cluster", "leader-election")  # the option has another name in each version
 TOOL_S = 120.0
 READ_MS = 20_000
 NULL = "<null>"
@@ -49,11 +52,17 @@ class JavaTools:
     def run(self, tool: str, *args: str, stdin: str | None = None) -> str:
         """The tool's standard output; raises `Refused` (code -1: the tools print names only) if it fails."""
         main_class = (CLASSES_3 if self._is_3 else {}).get(tool, CLASSES[tool])
-        whole = ["--bootstrap-server", self.address, *args]
+        whole = ["--bootstrap-server", self.address, *self._login(tool), *args]
         done = jvm.run_tool(self.version, main_class, whole, stdin=stdin, timeout=TOOL_S)
         if done.returncode != 0:
             raise Refused(-1, f"{tool}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
+
+    def _login(self, tool: str) -> list[str]:
+        """The option with the settings of a login, where the broker needs one and both versions have an option."""
+        option = (CONFIG_OPTIONS_3 if self._is_3 else {}).get(tool, "--command-config")
+        file = None if tool in WITHOUT_LOGIN else java_file(self.address)
+        return [] if file is None else [option, str(file)]
 
     def write(self, topic: str, records: Sequence[Record], codec: str = "none", acks: str = "all") -> None:
         """Console producer; keys, headers and values are text without tabs, None is a tombstone."""

@@ -33,6 +33,7 @@ from tests.kit.clients.members import (
     Wish,
 )
 from tests.kit.clients.model import DEADLINE_S
+from tests.kit.secured.logins import java_login
 
 PROGRAM = str(jvm.KIT / "GroupConsumers.java")
 ASSIGNORS = "org.apache.kafka.clients.consumer."
@@ -138,6 +139,7 @@ class JavaMember(Member):
             more["group.instance.id"] = wish.instance
         settings = {
             "bootstrap.servers": crowd.address,
+            **java_login(crowd.address),
             "group.id": wish.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": "false",
