@@ -183,10 +183,11 @@ class LogManager(DirectorySet):
         for path in filter(self.is_locked, self.online()):
             try:
                 logs = self.logs_of(path)
-                sound = [log for log in logs if not log.failed]
+                # A truncation that the stop has interrupted: the producers of such a log are those of before.
+                sound = [log for log in logs if not log.failed and not log.holds_appends]
                 close_logs(self.disk, sound, self.lock_file(path), self.many_files)
                 self._files.write_now(path, logs)
-                # With the mark, the next start would trust the end of a failed log. It checks refused partitions again.
+                # With the mark, the next start would trust the end of other logs. It checks refused partitions again.
                 if len(sound) == len(logs):
                     refused = {key for key, each in self.refused.items() if each.root == path}
                     checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused, tree_zxid, unclean_since)

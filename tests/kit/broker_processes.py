@@ -133,8 +133,18 @@ class BrokerProcesses:
     ) -> None:
         self.close()
         if error is not None:
-            for broker_id, broker in self.brokers.items():
-                print(f"the end of the log of broker {broker_id}:\n{broker.said()[-3000:]}")
+            self.print_logs()
+
+    def print_logs(self) -> None:
+        """Print the ends of the logs of all brokers."""
+        for broker_id, broker in self.brokers.items():
+            print(f"the end of the log of broker {broker_id}:\n{broker.said()[-3000:]}")
+
+    def print_batches(self, partitions: Iterable[Partition]) -> None:
+        """Print the batches of all replicas: offsets, leader epochs, producers and sequences."""
+        for partition in partitions:
+            for broker_id, log in self.replica_logs(partition).items():
+                print(f"{partition} on broker {broker_id}:", *map(str, log.batches), sep="\n    ")
 
     def close(self) -> None:
         """Kill all."""

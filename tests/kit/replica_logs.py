@@ -18,6 +18,11 @@ class StoredBatch(NamedTuple):
     leader_epoch: int
     data: bytes
 
+    def __str__(self) -> str:
+        (batch,) = batches(self.data)
+        producer = f"producer {batch.producer_id} epoch {batch.producer_epoch} sequence {batch.base_sequence}"
+        return f"{self.base_offset} to {self.last_offset}, leader epoch {self.leader_epoch}, {producer}"
+
 
 class ReplicaLog(NamedTuple):
     """The log of one replica.

@@ -103,7 +103,11 @@ def load(stack: Stack, factor: int = 1) -> Iterator[IdempotentSender]:
         if sender.is_alive():
             sender.give_up()
     read_by_librdkafka("reader", stack.cluster.bootstrap, partitions, sender.history)
-    assert_kept(check(sender.history, "reader"))
+    anomalies = check(sender.history, "reader")
+    if anomalies:
+        stack.cluster.print_batches(sorted({each.partition for each in anomalies}))
+        stack.cluster.print_logs()
+    assert_kept(anomalies)
     if factor > 1:
         wait_until(lambda: in_sync(stack, partitions), "all replicas are in sync")
         stack.cluster.check_replicas(partitions)

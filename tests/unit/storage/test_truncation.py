@@ -194,6 +194,26 @@ def test_the_sync_and_the_producers_are_left_to_a_job_and_appends_wait_for_it(ki
     assert log.append(batch(base_sequence=30, **fields), None, 0) == 30 and log.write() == 0
 
 
+def test_stop_during_the_job_writes_no_snapshot_of_producers_that_were_truncated(kit: Kit) -> None:
+    """With the snapshot, the next start would take a repeated batch for one that the log has."""
+    log = kit.create(batches=0)
+    fields = {"producer_id": 9, "producer_epoch": 0}
+    for sequence in range(0, 60, 3):
+        assert log.append(batch(base_sequence=sequence, **fields), None, 0) == sequence
+        assert log.write() == 0
+    kit.manager.truncate({log: 30}, lambda _: None)
+    kit.offload.held = True
+    while not log.holds_appends:
+        kit.offload.release()
+        kit.offload.held = True
+        kit.offload.drain()
+    again = kit.restart()
+    (found,) = again.manager.all()
+    assert found.log_end_offset == 30
+    assert [(each.producer_id, each.last_sequence) for each in found.producers] == [(9, 29)]
+    again.manager.unlock()
+
+
 def test_a_failed_job_takes_the_log_directory_offline(kit: Kit) -> None:
     log = kit.create(batches=100)
     kit.disk.fail("sync", errno.EIO, path=".log")
