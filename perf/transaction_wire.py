@@ -1,13 +1,13 @@
 """Requests of transactional producers (KIP-890, version 2) by hand as in `wire`, for the same reason; their clients.
 
-Sources: the protocol guide of Apache Kafka (FindCoordinator v3, InitProducerId v4, Produce v12, TxnOffsetCommit v5,
-EndTxn v5, Fetch v12, record batch v2).
+Sources: the protocol guide of Apache Kafka (FindCoordinator v3, InitProducerId v4, AddPartitionsToTxn v3, Produce v12,
+TxnOffsetCommit v5, EndTxn v5, Fetch v12, record batch v2).
 """
 
 import select
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -17,7 +17,7 @@ from perf.errors import VerificationError
 from perf.group_wire import Reader, compact, compact_array
 from perf.wire import call, connect, frame, read_exactly, varint
 
-PRODUCE, FETCH, FIND_COORDINATOR, INIT, END, OFFSETS = 0, 1, 10, 22, 26, 28
+PRODUCE, FETCH, FIND_COORDINATOR, INIT, ADD, END, OFFSETS = 0, 1, 10, 22, 24, 26, 28
 TRANSACTIONAL = 0x10
 READ_COMMITTED = 1
 TIMEOUT_MS = 60_000
@@ -46,6 +46,30 @@ def init_producer_id(transactional_id: str) -> bytes:
 def end_txn(transactional_id: str, session: Session, *, committed: bool) -> bytes:
     body = compact(transactional_id) + struct.pack(">qh?", *session, committed) + b"\0"
     return frame(END, 5, 0, body, flexible=True)
+
+
+def add_partitions(transactional_id: str, session: Session, partitions: Mapping[str, Sequence[int]]) -> bytes:
+    """AddPartitionsToTxn v3 of partitions by topic."""
+    topics = [
+        compact(name) + compact_array([struct.pack(">i", at) for at in numbers]) + b"\0"
+        for name, numbers in partitions.items()
+    ]
+    body = compact(transactional_id) + struct.pack(">qh", *session) + compact_array(topics) + b"\0"
+    return frame(ADD, 3, 0, body, flexible=True)
+
+
+def add_partitions_error(answer: bytes) -> int:
+    """The first error code of a partition in a response to `add_partitions` without its size, 0 = none."""
+    reader = Reader(answer, 4 + 1 + 4)
+    for _ in range(reader.count()):
+        reader.compact()
+        for _ in range(reader.count()):
+            reader.int32()
+            if error := reader.int16():
+                return error
+            reader.take(1)
+        reader.take(1)
+    return 0
 
 
 def session_of(answer: bytes) -> tuple[int, Session]:
@@ -159,6 +183,11 @@ class Client:
             self._sequences[at] = sequence + len(values)
             parts.append((at, batch_of(self.session, sequence, values, time.time_ns() // 1_000_000)))
         return produce(self.transactional_id, self.topic, parts)
+
+    def add(self, partitions: Mapping[str, Sequence[int]]) -> None:
+        """Add partitions by topic to the transaction, once the former one is complete. Raises VerificationError."""
+        request = add_partitions(self.transactional_id, self.session, partitions)
+        self._retry(lambda: call(self.connection, request), add_partitions_error)
 
     def send(self, partitions: Sequence[int], values: Sequence[bytes]) -> None:
         """Append values, and wait for the acknowledgement. Raises VerificationError."""

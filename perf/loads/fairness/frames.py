@@ -80,7 +80,7 @@ class SessionFlood(Hostile):
             big_topics(trial, client, self._partitions)
 
     def before(self, trial: Trial, client: Client) -> None:
-        response = client.call(wire.fetch(_big(trial, self._partitions), epoch=0))
+        response = client.call(wire.fetch(big(trial, self._partitions), epoch=0))
         error, self._session = wire.session_of(response)
         client.expect("Fetch", {error, 0 if self._session else -1})
 
@@ -91,11 +91,12 @@ class SessionFlood(Hostile):
 
 def big_topics(trial: Trial, client: Client, partitions: int) -> None:
     """Create the topics that hold so many partitions together."""
-    topics = _big(trial, partitions)
+    topics = big(trial, partitions)
     client.create(list(topics), len(next(iter(topics.values()))))
 
 
-def _big(trial: Trial, partitions: int) -> dict[str, range]:
+def big(trial: Trial, partitions: int) -> dict[str, range]:
+    """The partitions of `big_topics`, by topic."""
     each = trial.scaled(partitions, partitions // 20) // BIG_TOPICS
     return {f"{BIG}-{number}": range(each) for number in range(BIG_TOPICS)}
 
@@ -182,15 +183,15 @@ LOADS = (
     ),
     Frame(
         "metadata-12000", "Metadata of 12,000 partitions",
-        lambda trial: wire.metadata(_big(trial, 12_000)), _twelve_thousand,
+        lambda trial: wire.metadata(big(trial, 12_000)), _twelve_thousand,
     ),
     Frame(
         "fetch-10000", "Fetch of 10,000 partitions, without a session",
-        lambda trial: wire.fetch(_big(trial, 10_000)), _ten_thousand,
+        lambda trial: wire.fetch(big(trial, 10_000)), _ten_thousand,
     ),
     Frame(
         "list-offsets-10000", "ListOffsets of 10,000 partitions",
-        lambda trial: wire.list_offsets(_big(trial, 10_000)), _ten_thousand,
+        lambda trial: wire.list_offsets(big(trial, 10_000)), _ten_thousand,
     ),
     Frame(
         "log-dirs-10000", "DescribeLogDirs of 10,000 partitions",
