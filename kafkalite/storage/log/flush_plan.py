@@ -9,7 +9,6 @@ Source: UnifiedLog.flush.
 
 from typing import Protocol
 
-from kafkalite._speedups.storage.producer_state import ProducerState
 from kafkalite.storage import names
 from kafkalite.storage.log.flush_job import FlushPlan
 from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
@@ -23,7 +22,6 @@ class PlannedLog(Protocol):
     segments: tuple[Segment, ...]
     active: Segment
     epochs: LeaderEpochCache
-    producers: ProducerState
     due_snapshots: dict[int, bytes]
     log_end_offset: int
     synced: int
@@ -36,6 +34,7 @@ class PlannedLog(Protocol):
     def needs_snapshot(self) -> bool: ...
     def take_due_snapshots(self) -> dict[int, bytes]: ...
     def bases(self) -> list[int]: ...
+    def pack_producers(self) -> bytes: ...
 
 
 def flush_plan(log: PlannedLog, *, active: bool) -> FlushPlan:
@@ -61,7 +60,7 @@ def closing_plan(log: PlannedLog) -> FlushPlan:
     """All files of a log after its last append, with a producer snapshot at its end if the next start needs it."""
     plan = flush_plan(log, active=True)
     if log.needs_snapshot:
-        log.due_snapshots[log.log_end_offset] = log.producers.pack()
+        log.due_snapshots[log.log_end_offset] = log.pack_producers()
         _add_snapshots(log, plan)
     plan.directory = log.directory
     plan.paths += [log.active.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]

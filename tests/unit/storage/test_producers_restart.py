@@ -68,6 +68,19 @@ def test_last_five_batches_are_recognised_after_a_clean_restart(kit: Kit) -> Non
     again.manager.unlock()
 
 
+def test_batch_that_a_stop_has_not_written_is_not_recognised(kit: Kit) -> None:
+    """Its validation ended too late: the log does not have it, so its retry must be appended."""
+    log = kit.create()
+    append(log, 0)
+    assert send(log, COUNT, COUNT) == COUNT
+    again = kit.restart()
+    found = again.manager.find("t", 0)
+    assert found is not None and found.log_end_offset == COUNT
+    append(found, 1)
+    assert found.log_end_offset == 2 * COUNT
+    again.manager.unlock()
+
+
 def test_last_five_batches_are_recognised_after_a_kill_before_the_first_checkpoint(kit: Kit) -> None:
     log = kit.create()
     for number in range(7):
