@@ -132,6 +132,8 @@ def test_factory(kafkalite_cluster_factory):
     assert not {one.address(1)} & set(two.bootstrap_servers.split(","))
 """
 INI = "[pytest]\nkafkalite_settings =\n    num.partitions = 4\nkafkalite_partitions = 2\n"
+# To load them takes a third of the time of a short run.
+UNUSED = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "no:xdist", "-p", "no:xdist.looponfail")
 
 
 def run_tests(
@@ -140,7 +142,7 @@ def run_tests(
     """Run pytest with the plugin, and without the settings and plugins of this project."""
     (directory / "test_it.py").write_text(tests)
     (directory / "pytest.ini").write_text(ini)
-    plugins = ("-p", "no:kafkalite", *library, "-p", "kafkalite.testing.plugin", "-p", "no:cacheprovider")
+    plugins = ("-p", "no:kafkalite", *library, "-p", "kafkalite.testing.plugin", "-p", "no:cacheprovider", *UNUSED)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--strict-markers", *plugins]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "sdk")))}
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=300)
