@@ -28,7 +28,8 @@ OPEN_AUTHORIZER = {
     "super.users": "User:ANONYMOUS",
     "allow.everyone.if.no.acl.found": "true",
 }
-# Modules whose brokers are others than the one under test: AGAINST=kafkalite-secured would repeat a usual run.
+# Modules whose brokers are others than the one under test, or have security of their own: AGAINST=kafkalite-secured
+# would repeat a usual run.
 OTHER_BROKERS = (
     "test_acls.py",
     "test_authorization_sample.py",
@@ -41,6 +42,7 @@ OTHER_BROKERS = (
     "test_oauthbearer_clients.py",
     "test_offsets_topic.py",
     "test_sdk_security.py",
+    "test_security_commands.py",
     "test_stored_records.py",
     "test_tls_clients.py",
     "test_users.py",
