@@ -53,7 +53,7 @@ class Authentication:
     def disconnected(self, connection: Connection) -> None:
         """A connection is closed."""
         if connection.state is not None:
-            connection.state.closed()
+            connection.state = connection.state.end()
 
     def request(self, reply: Reply, frame: memoryview) -> None:
         """Serve a frame, if the connection may send it."""

@@ -69,6 +69,31 @@ class ListenerLogin(NamedTuple):
         return self.clock.wall_ms() / 1000
 
 
+class ClosedLogin:
+    """The login of a closed connection: it serves no request.
+
+    It does not refer to the connection, unlike `Login`: the memory of both is freed at once, not by the garbage
+    collector, which would stop the loop for 20 ms after 4,000 connections.
+
+    Arguments:
+        by_token: as of `Login`.
+    """
+
+    __slots__ = ("by_token",)
+    is_open = False
+
+    def __init__(self, by_token: bool) -> None:
+        self.by_token = by_token
+
+    def request(self, reply: Reply, _frame: memoryview) -> None:
+        """Close the connection."""
+        reply.close("the connection is closed")
+
+    def end(self) -> "ClosedLogin":
+        """Return itself."""
+        return self
+
+
 class Login:
     """The login of a connection.
 
@@ -141,8 +166,12 @@ class Login:
         """Apply the message of a SaslAuthenticate request; `respond` is called once with the answer."""
         self._step(reply, self._server.authenticate(message), respond)
 
-    def closed(self) -> None:
-        """The connection is closed."""
+    def end(self) -> "ClosedLogin":
+        """The connection is closed; returns what takes the place of this login."""
+        self._cancel_expiry()
+        return ClosedLogin(self.by_token)
+
+    def _cancel_expiry(self) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
 
@@ -212,7 +241,7 @@ class Login:
         return built
 
     def _begin_session(self, lifetime_ms: int) -> None:
-        self.closed()
+        self._cancel_expiry()
         self._expired, self._expiry = False, None
         if lifetime_ms:
             clock = self._listener.clock
@@ -227,7 +256,7 @@ class Login:
         """Answer a failure after the delay, and close the connection. `reason` is a format of `detail` for the log."""
         self._server.failed = True
         self.is_open = self._connection.authenticated = False
-        self.closed()
+        self._cancel_expiry()
         self._report(reason, detail)
         clock = self._listener.clock
         clock.call_at(clock.monotonic() + self._listener.delay_s, self._respond_and_close, respond)

@@ -6,6 +6,7 @@ The named CVEs are those that a broker of Apache Kafka had; each test fails on a
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import logging
 import time
@@ -158,6 +159,22 @@ async def test_only_messages_of_the_login_after_the_handshake() -> None:
             async with dialled(broker) as client:
                 assert await client.select("PLAIN") == 0
                 assert await client.closes(client.call(request, version))
+
+
+async def test_connection_is_freed_at_its_end_without_the_garbage_collector() -> None:
+    """Garbage of 4,000 connections stops the loop for 20 ms, as beside a storm of wrong logins."""
+    async with started() as broker:
+        gc.collect()
+        gc.disable()
+        try:
+            for password in (PASSWORD, "wrong"):
+                async with dialled(broker) as client:
+                    error = (await client.log_in(plain(password=password))).error_code
+                    ends = client.is_closed() if error else client.closes(client.frame(b"not a request"))
+                    assert await ends
+            assert [each for each in gc.get_objects() if isinstance(each, login_module.Login)] == []
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
