@@ -34,7 +34,7 @@ from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger,
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
 from tests.story.sdk.world import seeds, total
 
-RUNS = 100
+RUNS = 50
 SECONDS = 20.0
 HEAL_S = 10.0
 TOPICS = {"one": 2, "three": 3}
