@@ -158,9 +158,10 @@ class TransportConnection(Connection):
         if self.transport.get_extra_info("ssl_object") is None and not self.transport.is_closing():
             self._discard_unread()
         self.transport.close()
-        cast(TransportHub, self.hub).forget(self, self.loop.call_later(LINGER_S, self._end_linger))
+        cast(TransportHub, self.hub).forget(self)
 
-    def _end_linger(self) -> None:
+    def end_linger(self) -> None:
+        """Drop what was not sent."""
         self.transport.abort()
         cast(TransportHub, self.hub).lingering.discard(self)
 
@@ -182,8 +183,9 @@ class TransportProtocol(asyncio.BufferedProtocol):
         self._hub = hub
         self._names = (listener, peer, local)
         self._overflow: memoryview | None = None
-        self.connection: TransportConnection | None = None
+        self.connection: TransportConnection | None = None  # from the handshake to the end of both sides
         self.linger: asyncio.TimerHandle | None = None
+        self.lost = False  # the transport has ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         writing = cast(asyncio.Transport, transport)
@@ -237,10 +239,13 @@ class TransportProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         assert self.connection is not None
-        if self.linger is not None:
+        self.lost = True
+        if self.linger is None:
+            self.connection.close(str(error) if error is not None else "reset by the peer")
+        else:
             self.linger.cancel()
-        self._hub.lingering.discard(self.connection)
-        self.connection.close(str(error) if error is not None else "reset by the peer")
+            self._hub.lingering.discard(self.connection)
+            self.connection = None  # a reference cycle with the transport
 
 
 def joined_parts(parts: list[bytes]) -> list[bytes]:
@@ -422,10 +427,14 @@ class TransportHub(Hub):
             return False
         return True
 
-    def forget(self, connection: TransportConnection, linger: asyncio.TimerHandle) -> None:
-        """A connection is closed; its transport may send until `linger` aborts it."""
-        self._open.pop(connection).linger = linger
-        self.lingering.add(connection)
+    def forget(self, connection: TransportConnection) -> None:
+        """A connection is closed; its transport may send for LINGER_S, unless it has ended."""
+        protocol = self._open.pop(connection)
+        if protocol.lost:
+            protocol.connection = None  # a reference cycle with the transport
+        else:
+            protocol.linger = self.loop.call_later(LINGER_S, connection.end_linger)
+            self.lingering.add(connection)
         if connection.watch is not None:
             self._hangups.forget(connection.watch)
             connection.watch = None  # its callback is a reference cycle

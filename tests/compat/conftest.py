@@ -20,6 +20,7 @@ from tests.kit.clients.groups import Run
 from tests.kit.clients.java import JAVA_VERSIONS, JavaTools
 from tests.kit.clients.members import Crowd
 from tests.kit.clients.model import DEADLINE_S
+from tests.kit.foreign_warnings import FOREIGN_WARNINGS
 from tests.kit.isolated import dropped_later, killable
 from tests.kit.secure_kafka import SecureKafka, secure_kafka
 
@@ -64,16 +65,6 @@ MakeTopic = Callable[..., str]
 
 def pytest_report_header() -> str:
     return f"compat tests against: {AGAINST}"
-
-
-FOREIGN_WARNINGS = ["ignore::DeprecationWarning:kafka.*"]
-if AGAINST == "kafkalite-secured":
-    # kafka-python forgets the socket of a TLS handshake that fails, as while a broker restarts; aiokafka does not wait
-    # for the end of a TLS connection. The SDK's own connections: tests/compat/test_sdk_security.py.
-    for text in ("unclosed .ssl.SSLSocket", "unclosed transport", "unclosed .socket.socket"):
-        FOREIGN_WARNINGS.append(f"ignore:{text}:ResourceWarning")
-    for text in (".ssl.SSLSocket", ".function _SelectorTransport.__del__", ".socket.socket"):
-        FOREIGN_WARNINGS.append(f"ignore:Exception ignored in. {text}:pytest.PytestUnraisableExceptionWarning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

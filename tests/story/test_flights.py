@@ -27,6 +27,7 @@ from tests.kit.clients.model import Deadline
 from tests.kit.clients.python import KafkaConsumer
 from tests.kit.clients.python import TopicPartition as PythonTopicPartition
 from tests.kit.flights import FLIGHTS, Acknowledged, Flight, Landed, flights, judge, today
+from tests.kit.foreign_warnings import FOREIGN_WARNINGS
 from tests.kit.isolated import Isolated
 
 TOPIC = "flights"
@@ -40,7 +41,7 @@ DUMPED_TOGETHER = 4  # partitions: more paths do not fit into an argument
 AT_ONCE = 200  # flights that are handed to the producer together
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*"),
+    *map(pytest.mark.filterwarnings, FOREIGN_WARNINGS),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 

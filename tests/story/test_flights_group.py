@@ -23,6 +23,7 @@ from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, crea
 from tests.kit.clients.groups import committed, doomed, lost_sockets, objects, one_line, partitions_of, read_history
 from tests.kit.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
 from tests.kit.flights import FLIGHTS, flights, today
+from tests.kit.foreign_warnings import FOREIGN_WARNINGS
 from tests.kit.isolated import Isolated
 
 TOPIC = "flights"
@@ -37,7 +38,7 @@ SETTINGS = {"group.min.session.timeout.ms": "500"}
 SESSION_MS = 60_000  # longer than any broker needs to come back; who is killed has a short one
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*"),
+    *map(pytest.mark.filterwarnings, FOREIGN_WARNINGS),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 

@@ -1,6 +1,8 @@
 """TLS through the transport driver."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -80,6 +82,35 @@ async def test_tls_client_is_served(contexts):
         Speaker(rig)
         async with ClientConnection(*rig.address, ssl=client) as peer:
             assert (await peer.call(MetadataRequest(topics=[]))).controller_id == 2
+
+
+@pytest.mark.parametrize("end", ["closed", "aborted", "closed by the broker"])
+@both_loops(drivers=["transport"])
+async def test_connection_is_freed_at_its_end_without_the_garbage_collector(contexts, end):
+    """Else the collector stops the loop for 20 ms after 4,000 connections, and each one has 25 KiB until then."""
+    server, client = contexts
+    async with Rig(ssl=server) as rig:
+        gc.collect()
+        gc.disable()
+        try:
+            reader, writer = await asyncio.open_connection(*rig.address, ssl=client)
+            writer.write(frame(b"12345678"))
+            assert await read_frame(reader) == b"12345678"
+            connection = weakref.ref(rig.echo.connections.pop())
+            if end == "aborted":
+                writer.transport.abort()
+            elif end == "closed":
+                writer.close()
+            else:
+                connection().close("by the broker")
+                connection().hub.run()
+                assert await reader.read() == b""
+                writer.close()
+            await until(lambda: rig.echo.gone)
+            rig.echo.gone.clear()
+            await until(lambda: connection() is None)
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
