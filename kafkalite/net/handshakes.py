@@ -2,8 +2,8 @@
 
 1. A connection has no TLS state before its first record has arrived: a client that sends nothing, or a part of it,
    costs a socket.
-2. At most `RUNNING_MAX` handshakes run. When others wait, the oldest one that has lasted `SLOW_S` is ended, so that
-   clients that never finish a handshake do not keep others out.
+2. At most `RUNNING_MAX` handshakes run. When others wait, the oldest ones that have lasted `SLOW_S` are ended, some per
+   iteration, so that clients that never finish a handshake do not keep others out.
 3. An iteration of the loop starts one handshake, as each costs up to a millisecond in later iterations; while others
    wait, as many as take a quarter of the CPU time of the previous iteration, at most `STARTS_MAX`. So their rate does
    not decrease with the load, and they prolong an iteration by about a third. Time in which the thread had no core does
@@ -26,6 +26,7 @@ RUNNING_MAX = 256
 STARTS_MAX = 16
 START_EACH_S = 0.004  # of CPU time: four times the cost of a handshake
 LATE_S = 0.001  # for connections past their deadline, per iteration
+ENDS_MAX = 16  # slow handshakes per iteration; each takes 0.1 ms of the next one
 SLOW_S = 1.0
 DEADLINE_S = 10.0  # from the connection to the end of its handshake
 DISCARD_BYTES = 64 * 1024
@@ -74,7 +75,7 @@ class Handshakes:
         self._running: dict[asyncio.Task[None], float] = {}  # with the time of the start, the oldest first
         self._pumping: asyncio.Handle | None = None
         self._pumped_at: float | None = None  # the CPU time of the previous iteration, if connections still waited
-        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep: asyncio.Handle | None = None
 
     @property
     def waiting(self) -> int:
@@ -195,16 +196,31 @@ class Handshakes:
         """End connections without a record at their deadline, and the slow handshakes that keep others waiting."""
         self._sweep = None
         now = self._loop.time()
+        if self._end_silent(now):
+            self._sweep = self._loop.call_soon(self._end_slow)
+            return
+        if self._ready and len(self._running) >= RUNNING_MAX:
+            slow = [task for task, began_at in self._running.items() if began_at <= now - SLOW_S]
+            self._end_running(slow[: len(self._ready)])
+        if self._silent or self._ready:
+            self._schedule_sweep()
+
+    def _end_silent(self, now: float) -> bool:
+        """End connections without a record at their deadline, for `LATE_S`; returns whether others are left."""
         for fd, waiting in list(self._silent.items()):
             if waiting.ends_at > now:
                 break
+            if self._loop.time() - now >= LATE_S:
+                return True
             self._end_late(self._forget(fd))
-        if self._ready and len(self._running) >= RUNNING_MAX:
-            slow = [task for task, began_at in self._running.items() if began_at <= now - SLOW_S]
-            for task in slow[: len(self._ready)]:
-                task.cancel()
-        if self._silent or self._ready:
-            self._schedule_sweep()
+        return False
+
+    def _end_running(self, slow: list[asyncio.Task[None]]) -> None:
+        """End handshakes, some in each iteration: those of a sweep together would stop the loop."""
+        for task in slow[:ENDS_MAX]:
+            task.cancel()
+        if slow[ENDS_MAX:]:
+            self._loop.call_soon(self._end_running, slow[ENDS_MAX:])
 
     def _end_late(self, waiting: Waiting) -> None:
         self._report(waiting.peer, f"no TLS handshake within {DEADLINE_S:.0f} s, the connection is closed")

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kafkalite.net import handshakes
-from kafkalite.net.handshakes import DEADLINE_S, START_EACH_S, STARTS_MAX, Handshakes
+from kafkalite.net.handshakes import DEADLINE_S, ENDS_MAX, SLOW_S, START_EACH_S, STARTS_MAX, Handshakes
 from kafkalite.testing.virtual_clock import VirtualClock
 from tests.kit.costly_clock import CostlyClock
 
@@ -26,6 +26,7 @@ class Loop:
         self.time: Callable[[], float] = self.clock.monotonic
         self.cpu_s = 0.0  # of its thread
         self._soon: list[Callable[[], None]] = []
+        self.later: list[Callable[[], None]] = []
 
     def add_reader(self, _fd: int, callback: Callable[..., None], *args: object) -> None:
         self._soon.append(lambda: callback(*args))
@@ -33,11 +34,12 @@ class Loop:
     def remove_reader(self, _fd: int) -> None:
         pass
 
-    def call_soon(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self._soon.append(callback)
+    def call_soon(self, callback: Callable[..., None], *args: object) -> Callable[..., None]:
+        self._soon.append(lambda: callback(*args))
         return callback
 
     def call_later(self, _delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
+        self.later.append(callback)
         return callback
 
     def iterate(self, seconds: float = 0.0, without_core_s: float = 0.0) -> None:
@@ -50,8 +52,13 @@ class Loop:
 
 
 class Task:
+    cancelled = 0
+
     def add_done_callback(self, _callback: object) -> None:
         pass
+
+    def cancel(self) -> None:
+        self.cancelled += 1
 
 
 class Rig:
@@ -60,11 +67,13 @@ class Rig:
     Attributes:
         begun: number of handshakes that have been started.
         discarded: number of connections that were closed before.
+        tasks: the handshakes.
     """
 
     def __init__(self, stack: ExitStack) -> None:
         self.loop = Loop()
         self.begun = self.discarded = 0
+        self.tasks: list[Task] = []
         self._stack = stack
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         report, cpu_time = (lambda _peer, _text: None), (lambda: self.loop.cpu_s)
@@ -72,17 +81,18 @@ class Rig:
 
     def _begin(self, *_args: Any) -> asyncio.Task[None]:
         self.begun += 1
-        return cast("asyncio.Task[None]", Task())
+        self.tasks.append(Task())
+        return cast("asyncio.Task[None]", self.tasks[-1])
 
     def _discarded(self, _socket: socket.socket, _host: str) -> None:
         self.discarded += 1
 
-    def connect(self, count: int) -> None:
+    def connect(self, count: int, sent: bytes = RECORD) -> None:
         for _ in range(count):
             ends = socket.socketpair()
             for each in ends:
                 self._stack.enter_context(each)
-            ends[1].sendall(RECORD)
+            ends[1].sendall(sent)
             self.handshakes.add(ends[0], None, ("192.0.2.1", 1))
         self.loop.iterate()  # the records arrive
 
@@ -137,3 +147,34 @@ def test_connections_past_their_deadline_are_closed_for_a_limited_time(
     for closed in (1, 2, 3):
         rig.loop.iterate()
         assert (rig.discarded, rig.begun) == (closed, 0)
+
+
+def test_slow_handshakes_end_some_in_each_iteration(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds that clients never finish would stop the loop at once."""
+    count = 2 * ENDS_MAX + 5
+    monkeypatch.setattr(handshakes, "RUNNING_MAX", count)
+    rig.connect(2 * count)
+    while rig.begun < count:
+        rig.loop.iterate()
+    rig.loop.iterate()
+    rig.loop.clock.advance(SLOW_S * 1000)
+    rig.loop.later.pop()()
+    ended = []
+    for _ in range(3):
+        ended.append(sum(each.cancelled for each in rig.tasks))
+        rig.loop.iterate()
+    assert ended == [ENDS_MAX, 2 * ENDS_MAX, count] and {each.cancelled for each in rig.tasks} == {1}
+
+
+def test_silent_connections_end_for_a_limited_time_in_each_iteration(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock costs a millisecond."""
+    rig.connect(5, RECORD[:2])
+    rig.loop.clock.advance(DEADLINE_S * 1000)
+    rig.loop.time = CostlyClock(rig.loop.clock).monotonic
+    monkeypatch.setattr(handshakes, "LATE_S", 0.0025)
+    rig.loop.later.pop()()
+    assert rig.discarded == 2
+    rig.loop.iterate()
+    assert rig.discarded == 4
+    rig.loop.iterate()
+    assert rig.discarded == 5
