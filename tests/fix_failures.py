@@ -9,6 +9,7 @@ once:
 """
 
 import json
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from tests.kit.checker import ViolationError
 
 CONCLUSIVE = "conclusive"
+GROUP = re.compile(r"@[\w-]+$")  # `--dist loadgroup` appends it to the name of a test; a test alone has none
 DECIDED_BY_THEIR_SEED = (
     "tests/fuzz/",
     "tests/parity/",
@@ -66,7 +68,7 @@ def failure(report: pytest.TestReport | pytest.CollectReport) -> dict[str, Any]:
     properties = dict(getattr(report, "user_properties", ()))
     sections = [f"--- {name} ---\n{text}" for name, text in report.sections]
     return {
-        "test": report.nodeid,
+        "test": GROUP.sub("", report.nodeid),
         "output": "\n".join([report.longreprtext, *sections]),
         CONCLUSIVE: properties.get(CONCLUSIVE, True),
     }

@@ -144,9 +144,15 @@ def test_fails_once():
 """
 
 
-def run_and_repeat(scratch: Path, test: str) -> subprocess.CompletedProcess[str]:
+GROUPED = """import pytest
+@pytest.mark.xdist_group("brokers")
+@pytest.mark.parametrize("case", ["one"])
+def test_fails_once(case):"""
+
+
+def run_and_repeat(scratch: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run tests on two workers, then repeat the failed ones."""
-    done = run(scratch, test, *TWO_WORKERS, "-p", "tests.fix_failures", "--failures", "failures.json")
+    done = run(scratch, test, *TWO_WORKERS, *options, "-p", "tests.fix_failures", "--failures", "failures.json")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     environ = {**os.environ, **NO_OTHERS, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p tests.fix_run"}
     command = [sys.executable, "-m", "tests.repeat_failures", "failures.json"]
@@ -158,6 +164,13 @@ def test_test_that_passes_alone_is_reported_as_flaky(scratch: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "FLAKY test_it.py::test_fails_once, seed 77" in done.stdout
     assert "AssertionError: the first run" in done.stdout and "1 passed" in done.stdout
+
+
+def test_test_of_a_group_is_repeated_by_its_own_name(scratch: Path) -> None:
+    grouped = FAILS_BESIDE_OTHERS.replace("def test_fails_once():", GROUPED)
+    done = run_and_repeat(scratch, grouped, "--dist", "loadgroup")
+    assert done.returncode == 0, done.stdout
+    assert "FLAKY test_it.py::test_fails_once[one], seed 77" in done.stdout
 
 
 def test_test_that_fails_again_fails_the_run(scratch: Path) -> None:
