@@ -60,14 +60,18 @@ def add_partitions(transactional_id: str, session: Session, partitions: Mapping[
 
 def add_partitions_error(answer: bytes) -> int:
     """The first error code of a partition in a response to `add_partitions` without its size, 0 = none."""
-    reader = Reader(answer, 4 + 1 + 4)
+    return _partition_error(Reader(answer, 4 + 1 + 4), 1)  # behind the throttle time; tags
+
+
+def _partition_error(reader: Reader, rest: int) -> int:
+    """The first error code in an array of topics with partitions, which have `rest` bytes behind it; 0 = none."""
     for _ in range(reader.count()):
         reader.compact()
         for _ in range(reader.count()):
             reader.int32()
             if error := reader.int16():
                 return error
-            reader.take(1)
+            reader.take(rest)
         reader.take(1)
     return 0
 
@@ -101,16 +105,7 @@ def produce(transactional_id: str, topic: str, parts: Sequence[tuple[int, bytes]
 
 def produce_error(answer: bytes) -> int:
     """The first error code of a partition in a response to `produce` without its size, 0 = none."""
-    reader = Reader(answer, 4 + 1)
-    for _ in range(reader.count()):
-        reader.compact()
-        for _ in range(reader.count()):
-            reader.int32()
-            if error := reader.int16():
-                return error
-            reader.take(3 * 8 + 3)  # offsets and time; no record errors, no message, no tags
-        reader.take(1)
-    return 0
+    return _partition_error(Reader(answer, 4 + 1), 3 * 8 + 3)  # offsets and time; no record errors, message or tags
 
 
 def offset_commit(transactional_id: str, group: str, session: Session, topic: str, offset: int) -> bytes:

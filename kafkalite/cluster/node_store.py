@@ -42,7 +42,7 @@ class NodeStore(ABC, Generic[Key, Value]):
         self._clock = clock
         self._what = what
         self._absent = absent
-        self._changed: list[set[Key]] = []  # keys that this broker has changed, for each running read of all nodes
+        self._changed: list[dict[Key, None]] = []  # keys that this broker has changed, per running read of all nodes
 
     @abstractmethod
     def _read_all(self, then: Then) -> None:
@@ -62,7 +62,7 @@ class NodeStore(ABC, Generic[Key, Value]):
 
     def load(self, then: Then) -> None:
         """Read all nodes, and apply them; `then` is called with the outcome."""
-        changed: set[Key] = set()
+        changed: dict[Key, None] = {}
         self._changed.append(changed)
 
         def read(outcome: Outcome) -> None:
@@ -73,18 +73,20 @@ class NodeStore(ABC, Generic[Key, Value]):
 
         self._read_all(read)
 
-    def _apply_all(self, stored: Mapping[Key, Value | ZnodeError], changed: set[Key]) -> None:
-        for key in set(self._known()) - stored.keys() - changed:
-            self._apply(key, self._absent)
-        for key in stored.keys() - changed:
-            self._apply(key, stored[key])
+    def _apply_all(self, stored: Mapping[Key, Value | ZnodeError], changed: Collection[Key]) -> None:
+        for key in set(self._known()) - stored.keys():
+            if key not in changed:
+                self._apply(key, self._absent)
+        for key, value in stored.items():
+            if key not in changed:
+                self._apply(key, value)
         for key in changed:
             self.refresh(key)
 
     def _apply_change(self, key: Key, value: Value) -> None:
         """Apply a change that this broker has made."""
         for changed in self._changed:
-            changed.add(key)
+            changed[key] = None
         self._apply(key, value)
 
     def reload(self, then: Callable[[], object] = lambda: None) -> None:
