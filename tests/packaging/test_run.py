@@ -150,9 +150,9 @@ GROUPED = """import pytest
 def test_fails_once(case):"""
 
 
-def run_and_repeat(scratch: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+def run_and_repeat(scratch: Path, test: str) -> subprocess.CompletedProcess[str]:
     """Run tests on two workers, then repeat the failed ones."""
-    done = run(scratch, test, *TWO_WORKERS, *options, "-p", "tests.fix_failures", "--failures", "failures.json")
+    done = run(scratch, test, *TWO_WORKERS, "-p", "tests.fix_failures", "--failures", "failures.json")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     environ = {**os.environ, **NO_OTHERS, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p tests.fix_run"}
     command = [sys.executable, "-m", "tests.repeat_failures", "failures.json"]
@@ -167,8 +167,7 @@ def test_test_that_passes_alone_is_reported_as_flaky(scratch: Path) -> None:
 
 
 def test_test_of_a_group_is_repeated_by_its_own_name(scratch: Path) -> None:
-    grouped = FAILS_BESIDE_OTHERS.replace("def test_fails_once():", GROUPED)
-    done = run_and_repeat(scratch, grouped, "--dist", "loadgroup")
+    done = run_and_repeat(scratch, FAILS_BESIDE_OTHERS.replace("def test_fails_once():", GROUPED))
     assert done.returncode == 0, done.stdout
     assert "FLAKY test_it.py::test_fails_once[one], seed 77" in done.stdout
 
