@@ -66,7 +66,7 @@ DIFFERENCES = (
     Difference(
         ("DeleteTopics",),
         "Delete on Topic is needed; without it a missing topic is refused like another one",
-        "Delete on Cluster suffices; a missing topic is UNKNOWN_TOPIC_OR_PARTITION for those who may describe it",
+        "Delete on Cluster suffices; a missing topic is UNKNOWN_TOPIC_OR_PARTITION for clients that may describe it",
         refuses_more,
     ),
 )
