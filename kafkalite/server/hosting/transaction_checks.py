@@ -7,7 +7,7 @@
 3. Other brokers are asked by `add_partitions_to_txn_manager`.
 4. While the previous transaction is being completed, a check that adds (TV2) is repeated: after 1 ms at first, then
    after up to `add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in total. The
-   checks of a transaction have one pause, and are one question after it.
+   checks of a transaction have one pause, also those that begin in it, and are one question after it.
 5. What answers outside a loop iteration is written at once.
 
 Source: ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviation: there TxnOffsetCommit is not repeated.
@@ -109,7 +109,8 @@ class TransactionChecks:
         check = Check(key, partition, then, self._host.clock.monotonic())
         self._open[check] = None
         self._deadline.lower(self._deadline_of(check))
-        self._begin(key, [check])
+        if key not in self._paused or not self._repeat(check):
+            self._begin(key, [check])
 
     def close(self) -> None:
         """End all checks with COORDINATOR_NOT_AVAILABLE, and later ones at once."""

@@ -184,6 +184,7 @@ def test_repetition_is_one_question_for_all_checks_of_a_transaction(host: Host, 
     for index in range(100):
         host.check(str(index), index)
     host.check("other", key="other")
+    assert len(host.transactions.commands) == 2, "checks that begin in the pause are part of the repetition"
     host.transactions.commands.clear()
     host.leader = leader
     host.transactions.answer_now = 0
