@@ -1,7 +1,9 @@
 """The file of a journal: appended to, replaced and opened without a half-written state.
 
 1. A failed write is truncated. After a failed truncation or flush the content is unknown (`SyncFailedError`).
-2. Only the owner can read the file: it has passwords of sessions, and all configs.
+2. A later flush would not write what a failed one has lost, although it can still be read (fsync(2)). So the file gets
+   a mark beside it, and the next open writes its bytes again.
+3. Only the owner can read the file: it has passwords of sessions, and all configs.
 """
 
 import logging
@@ -16,6 +18,7 @@ from kafkalite.slicing import Steps, finish
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 PRIVATE_MODE = 0o600
+FAILED = ".failed-fsync"  # behind the name of the journal: its mark
 
 
 class SyncFailedError(Exception):
@@ -47,7 +50,7 @@ class JournalFile:
         try:
             self._file.sync()
         except OSError as error:
-            raise SyncFailedError(self._path) from error
+            raise self._failed() from error
         self.size += len(data)
 
     def replace(self, data: bytes) -> None:
@@ -57,7 +60,7 @@ class JournalFile:
             self._file = self._disk.replace(self._path, data, sync=True)
         except OSError as error:
             if self._disk.size(self._path) != self.size:
-                raise SyncFailedError(self._path) from error
+                raise self._failed() from error
             raise
         self.size = len(data)
 
@@ -79,7 +82,14 @@ class JournalFile:
         try:
             self.truncate_to(self.size)
         except OSError as error:
-            raise SyncFailedError(self._path) from error
+            raise self._failed() from error
+
+    def _failed(self) -> SyncFailedError:
+        try:
+            self._disk.open(self._path + FAILED, create=True).close()  # without power it is not needed: no fsync
+        except OSError as error:
+            LOGGER.error("%s: cannot be marked as failed: %s; copy it before the next start", self._path, error)
+        return SyncFailedError(self._path)
 
 
 def make_private(disk: Disk, path: str) -> None:
@@ -143,7 +153,13 @@ def open_loaded(disk: Disk, path: str, loaded: journal.LoadedJournal) -> Journal
     opened = disk.open(path)
     os.fchmod(opened.fd, PRIVATE_MODE)  # an earlier version created it for all users
     file = JournalFile(disk, path, opened, loaded.size)
+    failed = disk.exists(path + FAILED)
+    if failed:
+        opened.pwrite(opened.pread(opened.size(), 0), 0)
     file.sync()
+    if failed:
+        disk.remove(path + FAILED)
+        LOGGER.warning("%s: its disk has failed before this start; the file is written again", path)
     if loaded.torn:
         file.truncate_to(loaded.size)
         LOGGER.warning(

@@ -8,6 +8,7 @@
 Sources: LogManager.scala.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # imported with the first move
     from kafkalite.storage.log_move.log_mover import LogMover
 
 NOTED_S = 60.0
+OF_NO_DISK = (None, errno.ESTALE)  # a failed journal; a directory that another broker may use
 CLOSED_FILES = 8  # closed segments that are unloaded where there are no descriptors, for the next attempt
 LOGGER = logging.getLogger("kafkalite.storage.manager")
 
@@ -527,6 +529,10 @@ class LogManager(DirectorySet):
         """Take a directory offline until the next start."""
         if not self.mark_offline(path, error):
             return
+        if error.errno not in OF_NO_DISK and self.is_locked(path):
+            from kafkalite.storage.dirs import failed_fsync  # most brokers do not need it
+
+            failed_fsync.mark(self.disk, path)
         logs = self.logs_of(path)
         LOGGER.error("%s: offline with %d partitions: %s", path, len(logs), error)
         if self._mover is not None:

@@ -20,6 +20,7 @@ FUTURE_DIRECTORY = "-future"
 ADOPTING = ".adopting"  # ours: a partition's directory while it is being adopted
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+FAILED_FSYNC = "kafkalite.failed-fsync"  # in a log directory whose disk has failed, see `dirs/failed_fsync`
 UNCONFIRMED = "kafkalite.unconfirmed"  # in a log directory that may lack partitions, see `server/hosting/missing_logs`
 
 _OFFSET = re.compile(r"(\d{20})(\.[a-z]+)")

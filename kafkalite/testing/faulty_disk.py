@@ -70,7 +70,7 @@ class FaultyFile(File):
         try:
             self.disk.happens("sync", self.path, step=True)
         except OSError:
-            self.inode.given_up = True
+            self.inode.give_up()
             raise
         self.raise_writeback_error()
         self.inode.synced(count)
@@ -143,7 +143,7 @@ class FaultyDisk(Disk):
     def lose_writes(self, path: str) -> None:
         """Fail the writeback of the file at `path`: its pages are lost, and each open file reports EIO once."""
         inode = self.shadow.inode(path)
-        inode.given_up = True
+        inode.give_up()
         inode.writeback_errors += 1
         inode.writeback_reported = False
 

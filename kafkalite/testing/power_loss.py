@@ -8,7 +8,8 @@ The model, of which ext4, xfs and btrfs each show a part:
    a random one of the whole disk (one journal: names before a synced name survive, too), or up to a random one within
    each directory (a log per directory). A rename survives or not, never in part.
 3. Data and names are independent: a name may survive without its bytes, and the reverse.
-4. After a failed fdatasync no later one makes the changes of that time durable: the kernel has dropped the pages.
+4. After a failed fdatasync no later one makes the changes of that time durable: the kernel takes the pages for clean.
+   They are readable until the crash. A later fdatasync counts when the whole file was written again before it.
 5. A sync of the whole disk covers all files and names of that moment, or fails if any writeback has failed.
 6. A failed writeback is reported once per open file, and to files opened later only until the first report (errseq_t).
 
@@ -42,6 +43,7 @@ class Inode:
     changes: list[UnsyncedChange] = field(default_factory=list)
     content: bytes | None = None
     given_up: bool = False
+    given_up_count: int = 0
     synced_count: int = 0
     writeback_errors: int = 0
     writeback_reported: bool = True
@@ -53,9 +55,25 @@ class Inode:
 
     def synced(self, count: int) -> None:
         """Record that the first `count` changes are on the disk."""
+        self.given_up = self.given_up and not self._written_again(count)
         if not self.given_up and count > self.synced_count:
             del self.changes[: count - self.synced_count]
             self.synced_count = count
+
+    def give_up(self) -> None:
+        """Record that no later sync makes the changes so far durable."""
+        self.given_up, self.given_up_count = True, self.count
+
+    def _written_again(self, count: int) -> bool:
+        """Whether the whole file was written from its beginning on, after it was given up and before change `count`."""
+        end, size = -1, 0
+        for change in self.changes[self.given_up_count - self.synced_count : max(0, count - self.synced_count)]:
+            if not change.offset:
+                end, size = 0, change.length if change.size else 0
+            end = end + change.size if change.offset == end else -1
+            if end >= size:
+                return True
+        return False
 
     def after_crash(self, current: bytes, random: randoms.Random, torn: bool) -> tuple[bytes, int]:
         """Return (content after a crash, number of lost changes)."""

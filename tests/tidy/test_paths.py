@@ -11,7 +11,8 @@ MODULE_SUFFIXES = ("", ".py", ".pyx", ".pxd", ".pyi", "/__init__.py")
 # Placeholders, config keys, loggers, ciphers, files of a broker or a build, and paths of other projects.
 NOT_HERE = re.compile(
     r"NAME|TYPE|://|^/|/x\.py$|^build/|^data\b|^orders\b|^\.|^AES/|^pytest-dev/|^config/server\.properties"
-    r"|^kafkalite\.(authentication$|authorizers?$|complete|connections|journal|principal\.|requests|session|socket|unconfirmed)"
+    r"|^kafkalite\.(authentication$|authorizers?$|complete|connections|failed-fsync|journal|principal\.|requests)"
+    r"|^kafkalite\.(session|socket|unconfirmed)"
     r"|^kafkalite\.(coordination\.directory$|client\.|delegation\.|fetch\.|group\.|inter\.|retention\.|sasl[._]|zookeeper\.)"
 )
 

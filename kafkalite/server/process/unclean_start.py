@@ -4,7 +4,8 @@
    whose partitions the controller has not named yet, and that has none, needs no mark. Any other one without partitions
    does: a power failure may have removed directories that were not flushed.
 2. After a kill they have all, too: the page cache is that of the same boot of the machine.
-3. Otherwise the start is unclean: the power failed, or the machine was booted before the broker could stop.
+3. After a failed fsync, the page cache may lack what was not flushed (`storage.dirs.failed_fsync`).
+4. Otherwise the start is unclean: the power failed, or the machine was booted before the broker could stop.
 
 The boot id of the earlier process is in `saved_session`. The controller may not notice an unclean start before the
 broker stops or is killed. So later registrations name the first one since the last unclean start: the states of the
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.server.process.saved_session import EarlierProcess
 from kafkalite.storage import checkpoints, names
+from kafkalite.storage.dirs import failed_fsync
 
 
 def find_unclean_since(disk: Disk, directories: Sequence[str], earlier: EarlierProcess) -> int:
@@ -32,6 +34,8 @@ def find_unclean_since(disk: Disk, directories: Sequence[str], earlier: EarlierP
 
     Returns 0: there was none since, for example because this start is unclean. -1: there was no unclean start.
     """
+    if any(failed_fsync.is_marked(disk, path) for path in directories):
+        return 0
     if not was_stopped(disk, directories):
         return earlier.unclean_since if earlier.has_page_cache else 0
     marks = [since for each in directories if (since := checkpoints.read_unclean_since(disk, each)) >= 0]

@@ -164,24 +164,44 @@ def _begin(
     try:
         unclean = checkpoints.take_clean_shutdown(disk, path)
         loaded = LoadedDirectory(path, unclean is not None, unclean=unclean or set())
-        return loaded, _partition_dirs(disk, loaded, config_of)
+        partition_dirs = _partition_dirs(disk, loaded, config_of)
+        if disk.exists(os.path.join(path, names.FAILED_FSYNC)):
+            _write_again(disk, path, partition_dirs)
+        return loaded, partition_dirs
     except OSError as error:
         raise_without_descriptors(path, error)
         return LoadedDirectory(path, False, error=error), []
 
 
+def _write_again(disk: Disk, path: str, partition_dirs: Sequence[PartitionDirectory]) -> None:
+    """Write again what was not flushed in a log directory whose disk has failed. Raises OSError."""
+    from kafkalite.storage.dirs import failed_fsync  # most starts do not need it
+
+    files = [file for partition_dir in partition_dirs for file in _files_to_check(partition_dir)]
+    size = sum(failed_fsync.write_again(disk, file) for file in files)
+    failed_fsync.unmark(disk, path)
+    LOGGER.warning(
+        "%s: its disk has failed before this start; %d bytes that were not flushed are written again", path, size
+    )
+
+
 def _size_to_check(partition_dir: PartitionDirectory) -> int:
     """Bytes of the segments that are not below the recovery point; recovery reports unreadable ones."""
-    if partition_dir.clean:
-        return 0
     try:
-        named = [names.parse_file_name(name) for name in partition_dir.disk.list(partition_dir.directory)]
-        bases = sorted(found[0] for found in named if found is not None and found[1] == names.LOG)
-        first = max((base for base in bases if base <= partition_dir.recovery_point), default=0)
-        files = [names.file_name(base, names.LOG) for base in bases if base >= first]
-        return sum(partition_dir.disk.size(os.path.join(partition_dir.directory, name)) for name in files)
+        return sum(map(partition_dir.disk.size, _files_to_check(partition_dir)))
     except OSError:
         return 0
+
+
+def _files_to_check(partition_dir: PartitionDirectory) -> list[str]:
+    """The files of batches that are not below the recovery point; none after a clean stop. Raises OSError."""
+    if partition_dir.clean:
+        return []
+    named = [names.parse_file_name(name) for name in partition_dir.disk.list(partition_dir.directory)]
+    bases = sorted(found[0] for found in named if found is not None and found[1] == names.LOG)
+    first = max((base for base in bases if base <= partition_dir.recovery_point), default=0)
+    files = [names.file_name(base, names.LOG) for base in bases if base >= first]
+    return [os.path.join(partition_dir.directory, name) for name in files]
 
 
 def _wait(running: Mapping[Future[list[Outcome]], int], watch: RecoveryProgress, log_every_s: float) -> None:

@@ -1,5 +1,7 @@
 """The embedded service: no change is reported before it is flushed; errors of the disk."""
 
+import errno
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from kafkalite.coordination import journal
 from kafkalite.coordination.embedded import EmbeddedCoordination, EmbeddedSession
 from kafkalite.coordination.errors import ConnectionLossError, NoNodeError
 from kafkalite.coordination.tree import Create, Set
+from kafkalite.testing.faulty_disk import FaultyDisk as SimulatedDisk
 from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
 from tests.unit.coordination.kit import FaultyDisk, picture
 
@@ -201,6 +204,24 @@ class TestBrokenDisk:
         with pytest.raises(ConnectionLossError):
             bench.service.connect()
         assert "/kept" in bench.reopened()
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_changes_after_a_failed_sync_and_a_start_survive_a_power_failure(self, tmp_path: Path, seed: int) -> None:
+        disk, path, received = SimulatedDisk(), str(tmp_path / "journal"), list[Outcome]()
+        service = EmbeddedCoordination.open(disk, path, VirtualClock())
+        session = service.connect()
+        session.create("/kept", b"", received.append)
+        disk.fail("sync", errno.EIO)
+        session.create("/unsure", b"", received.append)
+        service.close()
+        service = EmbeddedCoordination.open(disk, path, VirtualClock())
+        service.connect().create("/after", b"", received.append)
+        assert [type(outcome.error) for outcome in received] == [type(None), ConnectionLossError, type(None)]
+        service.close()
+        disk.crash(random.Random(seed))
+        again = EmbeddedCoordination.open(disk, path, VirtualClock())
+        assert {"kept", "after"} <= set(again.tree.children("/")[0])
+        again.close()
 
     def test_a_session_behind_changes_that_could_not_be_kept_ends_the_service(self, jobs: Bench) -> None:
         assert jobs.offload is not None
