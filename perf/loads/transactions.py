@@ -27,6 +27,7 @@ VALUE = b"x" * 100
 ONE_NODE = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 OFFSETS_OF_ONE_NODE = {"offsets.topic.replication.factor": "1"}
 READY_SECONDS_MAX = 120.0
+SHARDS_PROBED = 200  # ids: they are in all shards
 
 
 class TransactionLoad(Load):
@@ -246,7 +247,7 @@ class Loading(TransactionLoad):
     def prepare(self, trial: Trial) -> None:
         """The memory per id, and the log that each round loads."""
         broker = trial.kind.start(trial.directory, self.settings)
-        self._wait_served(broker, 1)
+        self._wait_served(broker, SHARDS_PROBED)
         register(broker, [f"first-{number:06}" for number in range(500)])
         before = memory(broker.pid).resident
         ids = self._ids(trial)
@@ -258,7 +259,7 @@ class Loading(TransactionLoad):
     def run(self, trial: Trial) -> Sample:
         broker = trial.kind.start(trial.directory, self.settings)
         spawned = time.monotonic() - broker.start_seconds
-        self._wait_served(broker, 200)
+        self._wait_served(broker, SHARDS_PROBED)
         ready = time.monotonic() - spawned
         broker.stop()
         return {
