@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from kafkalite.model import TopicPartition
 
-FIRST_PAUSE_MS = 1
-
 
 class TransactionKey(NamedTuple):
     """What a coordinator is asked about; the partitions of several checks with one key are one question.
@@ -30,12 +28,9 @@ class Check:
         partition: to verify or to add.
         then: called with the result.
         begun: the time of its begin, in seconds of the monotonic clock.
-
-    Attributes:
-        pause_ms: before the next repetition.
     """
 
-    __slots__ = ("_then", "begun", "key", "partition", "pause_ms")
+    __slots__ = ("_then", "begun", "key", "partition")
 
     def __init__(
         self, key: TransactionKey, partition: TopicPartition, then: Callable[[int], None], begun: float
@@ -43,7 +38,6 @@ class Check:
         self.key = key
         self.partition = partition
         self.begun = begun
-        self.pause_ms = FIRST_PAUSE_MS
         self._then: Callable[[int], None] | None = then
 
     @property

@@ -13,6 +13,7 @@
 Source: ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviation: there TxnOffsetCommit is not repeated.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import takewhile
@@ -32,6 +33,7 @@ from kafkalite.server.hosting.transaction_check import Check, Pause, Transaction
 from kafkalite.state.transactions.requests import AddPartitions, VerifyPartitions
 from kafkalite.state.transactions.states import TransactionVersion
 
+FIRST_PAUSE_MS = 1
 Errors = dict[TopicPartition, int]
 
 
@@ -109,7 +111,7 @@ class TransactionChecks:
         check = Check(key, partition, then, self._host.clock.monotonic())
         self._open[check] = None
         self._deadline.lower(self._deadline_of(check))
-        if key not in self._paused or not self._repeat(check):
+        if key not in self._paused or self._repeat(key, [check]):
             self._begin(key, [check])
 
     def close(self) -> None:
@@ -125,35 +127,47 @@ class TransactionChecks:
         if leader == self._host.broker_id:
             self._ask_here(key, checks)
         elif leader == NO_LEADER or self._host.peers is None:
-            call_each(lambda check: self._end(check, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), checks)
+            self._use((check, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE) for check in checks)
         else:
             self._manager.ask(leader, checks)
 
     # The end of a check.
 
+    def _use(self, results: Iterable[tuple[Check, int]]) -> None:
+        """End checks with their error codes; additions are repeated while the previous transaction is completed."""
+        ended: list[tuple[Check, int]] = []
+        concurrent: dict[TransactionKey, list[Check]] = {}
+        for check, error in results:
+            if error == KafkaErrorCode.CONCURRENT_TRANSACTIONS and check.key.add:
+                concurrent.setdefault(check.key, []).append(check)
+            else:
+                ended.append((check, error))
+        for key, checks in concurrent.items():
+            ended += ((check, KafkaErrorCode.CONCURRENT_TRANSACTIONS) for check in self._repeat(key, checks))
+        call_each(lambda result: self._end(*result), ended)
+
     def _end(self, check: Check, error: int) -> None:
-        if error == KafkaErrorCode.CONCURRENT_TRANSACTIONS and check.key.add and self._repeat(check):
-            return
         self._open.pop(check, None)
         self.failures += bool(error) and not check.ended
         check.end(error)
 
-    def _repeat(self, check: Check) -> bool:
-        """Repeat a check later; returns whether there is time for it."""
+    def _repeat(self, key: TransactionKey, checks: list[Check]) -> list[Check]:
+        """Repeat checks of a transaction later; returns those for which there is no time."""
         config = self._host.config
-        pause = self._paused.get(check.key)
+        pause = self._paused.get(key)
         if pause is None:
-            pause_ms = min(check.pause_ms, config.add_partitions_to_txn_retry_backoff_ms)
-            pause = Pause(self._host.clock.monotonic() + pause_ms / 1000, [])
+            now = self._host.clock.monotonic()
+            waited_ms = (now - checks[0].begun) * 1000
+            pause_ms = min(waited_ms + FIRST_PAUSE_MS, config.add_partitions_to_txn_retry_backoff_ms)
+            pause = Pause(now + pause_ms / 1000, [])
         limit_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
-        if self._closed or check.ended or pause.end > check.begun + limit_ms / 1000:
-            return False
-        check.pause_ms *= 2
-        pause.checks.append(check)
-        if len(pause.checks) == 1:
-            self._paused[check.key] = pause
-            self._host.clock.call_at(pause.end, self._begin_again, check.key)
-        return True
+        begun_min = math.inf if self._closed else pause.end - limit_ms / 1000
+        repeated = [check for check in checks if check.begun >= begun_min and not check.ended]
+        if repeated and not pause.checks:
+            self._paused[key] = pause
+            self._host.clock.call_at(pause.end, self._begin_again, key)
+        pause.checks.extend(repeated)
+        return [check for check in checks if check.begun < begun_min or check.ended]
 
     def _begin_again(self, key: TransactionKey) -> None:
         checks = [check for check in self._paused.pop(key).checks if not check.ended]
@@ -186,7 +200,7 @@ class TransactionChecks:
         self._writing(partial(end_each, KafkaErrorCode.NETWORK_EXCEPTION, expired))
 
     def _use_results(self, results: Mapping[Check, int]) -> None:
-        self._writing(partial(call_each, lambda check: self._end(check, results[check]), list(results)))
+        self._writing(partial(self._use, list(results.items())))
 
     # Transactions that this broker coordinates.
 
@@ -215,12 +229,15 @@ class TransactionChecks:
                 self._answered_here(key, checks, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _answered_here(self, key: TransactionKey, checks: list[Check], error: int) -> None:
-        self._verified_here(key, checks, {check.partition: error for check in checks})
+        self._ended_here(key, [(check, error) for check in checks])
 
     def _verified_here(self, key: TransactionKey, checks: list[Check], errors: Errors) -> None:
+        self._ended_here(key, [(check, errors[check.partition]) for check in checks])
+
+    def _ended_here(self, key: TransactionKey, results: list[tuple[Check, int]]) -> None:
         following = [check for check in self._local.pop(key, ()) if not check.ended]
         try:
-            call_each(lambda check: self._end(check, errors[check.partition]), checks)
+            self._use(results)
         finally:
             if key in self._local:
                 self._local[key] += following
