@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +83,8 @@ class Stepper:
         self._threads = threads
         self._prefixes = tuple(str(ROOT / source) for source in sources)
         self._without = without
+        self._steps: dict[str, dict[int, Step]] = {}  # by path and line, of the files that were executed
+        self._codes: dict[int, tuple[CodeType, bool]] = {}  # by identity: whether a frame of the code is traced
         self._found: dict[Step, None] = {}
         self._fails_at: Step | None = None
         self._left = 0
@@ -106,6 +108,7 @@ class Stepper:
     @contextmanager
     def _traced(self, step: Step | None) -> Iterator[None]:
         self._found, self._fails_at, self._left, self.raised = {}, step, 0, False
+        self._codes.clear()
         before, of_threads = sys.gettrace(), threading.gettrace()
         assert threading.current_thread() is threading.main_thread(), "threads that run already are not traced"
         sys.settrace(self._called)
@@ -118,16 +121,34 @@ class Stepper:
             threading.settrace(of_threads)  # type: ignore[arg-type]  # None = no function
 
     def _called(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        return self._line if frame.f_code.co_filename.startswith(self._prefixes) else None
+        code = frame.f_code
+        known = self._codes.get(id(code))
+        if known is None:
+            known = self._codes[id(code)] = code, self._is_traced(code)
+        return self._line if known[1] else None
+
+    def _is_traced(self, code: CodeType) -> bool:
+        """Whether the code has a step that is looked for: a call of a trace function for each other line is in vain."""
+        steps = self._steps_of(code.co_filename)
+        found = [steps[line] for _, _, line in code.co_lines() if line in steps]
+        return bool(found) if self._fails_at is None else self._fails_at in found
+
+    def _steps_of(self, path: str) -> dict[int, Step]:
+        """The steps of a source file by line; those of other files are none."""
+        steps = self._steps.get(path)
+        if steps is None:
+            steps = self._steps[path] = {}
+            if path.startswith(self._prefixes):
+                file = str(Path(path).relative_to(ROOT))
+                for line, function in lines_with_calls(file, awaits=self._awaits).items():
+                    if (file, function) not in self._without:
+                        steps[line] = Step(file, line, function)
+        return steps
 
     def _line(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        if event != "line":
+        step = self._steps_of(frame.f_code.co_filename).get(frame.f_lineno) if event == "line" else None
+        if step is None:
             return self._line
-        file = str(Path(frame.f_code.co_filename).relative_to(ROOT))
-        function = lines_with_calls(file, awaits=self._awaits).get(frame.f_lineno)
-        if function is None or (file, function) in self._without:
-            return self._line
-        step = Step(file, frame.f_lineno, function)
         if self._fails_at is None:
             self._found[step] = None
         elif self._fails_at == step and not self.raised:
