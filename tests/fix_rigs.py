@@ -6,7 +6,7 @@
 import pytest
 
 STEPS_MAX = 2_000
-SHORT = {"crash_seeds": 40, "flips": 300, "seeded_bugs": 2, "crash_stride": 3}
+SHORT = {"crash_seeds": 40, "flips": 300, "seeded_bugs": 2, "crash_stride": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,8 @@ import json
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,10 +57,15 @@ def write_text(disk: CrashingDisk, path: Path, ranges: Planned) -> None:
     disk.flush_directory(path.parent)
 
 
-def rows_of_text(path: Path) -> Counter[tuple[int, int]]:
-    return Counter(
-        (partition, at) for partition, start, end in json.loads(path.read_bytes()) for at in range(start, end)
-    )
+def rows_of_text(paths: Iterable[Path]) -> Counter[tuple[int, int]]:
+    """How often each row is in the files."""
+    return Counter(row for path in paths for row in rows_in(path.read_bytes()))
+
+
+@lru_cache(maxsize=1 << 10)  # each file is read at each step of the disk
+def rows_in(content: bytes) -> tuple[tuple[int, int], ...]:
+    """Partition and offset of each row of a file."""
+    return tuple((partition, at) for partition, start, end in json.loads(content) for at in range(start, end))
 
 
 def split(batch: Planned, rng: random.Random) -> list[Planned]:
@@ -149,15 +155,21 @@ def visible(root: Path) -> list[Path]:
 
 def committed(root: Path) -> list[str]:
     """Names of the files of all commits."""
-    commits = [json.loads(each.read_bytes()) for each in sorted((root / "_commits").glob("*.json"))]
-    return [Path(each["name"]).name for commit in commits for each in commit["files"] + commit["dead_letters"]]
+    return [name for path in sorted((root / "_commits").glob("*.json")) for name in files_in(path.read_bytes())]
+
+
+@lru_cache(maxsize=1 << 10)
+def files_in(content: bytes) -> tuple[str, ...]:
+    """Names of the files of a commit."""
+    commit = json.loads(content)
+    return tuple(Path(each["name"]).name for each in commit["files"] + commit["dead_letters"])
 
 
 def verify_visible(root: Path) -> None:
     """No uncommitted and no duplicated row is visible."""
     names = [each.name for each in visible(root)]
     assert set(names) <= set(committed(root)), "a file is visible before its commit"
-    rows = sum((rows_of_text(each) for each in visible(root)), Counter())
+    rows = rows_of_text(visible(root))
     assert all(count == 1 for count in rows.values()), "a row is visible twice"
 
 
@@ -165,14 +177,14 @@ def verify_manifest(root: Path) -> None:
     """A reader of the commits sees each offset of the table once, at every moment."""
     table = ManifestTable(root, create=False)
     state = table.state()
-    rows = sum((rows_of_text(find(root, name)) for name in (*state.files, *state.dead_letters)), Counter())
+    rows = rows_of_text(find(root, name) for name in (*state.files, *state.dead_letters))
     expected = {(each.partition, at) for each, end in state.ends.items() for at in range(FIRST_OFFSET, end)}
     assert rows == Counter(expected), f"missing {Counter(expected) - rows}, additional {rows - Counter(expected)}"
 
 
 def verify_complete(root: Path, ends: dict[int, int]) -> None:
     """Each offset is visible once; nothing else is left."""
-    rows = sum((rows_of_text(each) for each in visible(root)), Counter())
+    rows = rows_of_text(visible(root))
     expected = Counter((partition, at) for partition, end in ends.items() for at in range(FIRST_OFFSET, end))
     assert rows == expected, f"missing {expected - rows}, additional {rows - expected}"
     assert list((root / "_attempts").iterdir()) == [], "an attempt is left"

@@ -14,9 +14,7 @@ from tests.rigs import table_job
 from tests.rigs.table_disk import Crash, CrashingDisk
 from tests.rigs.table_job import FIRST_OFFSET, PARTITIONS, Checkpoint
 
-STEPS_MAX = 400
-
-pytestmark = pytest.mark.usefixtures("frequent_snapshots")
+pytestmark = [pytest.mark.torture, pytest.mark.usefixtures("frequent_snapshots")]
 
 
 class History:
@@ -116,8 +114,8 @@ def live(directory: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_table_is_exact_after_a_crash_at_every_step(ram: Path, seed: int, power_cut: bool) -> None:
-    for step in range(STEPS_MAX):
+def test_table_is_exact_after_a_crash_at_every_step(ram: Path, seed: int, power_cut: bool, crash_steps: range) -> None:
+    for step in crash_steps:
         history = History(ram / "history", seed + step)
         history.incarnation(batches=1)
         stopped = history.crashes(batches=2, steps=step, power_cut=power_cut)
@@ -129,9 +127,12 @@ def test_table_is_exact_after_a_crash_at_every_step(ram: Path, seed: int, power_
     raise AssertionError("the run does not end")
 
 
-def crashes_in_compactions(ram: Path, seed: int, *, power_cut: bool) -> None:
-    """Stop one compaction after the other, each one step later."""
-    for step in range(STEPS_MAX):
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_table_is_exact_after_a_crash_at_every_step_of_a_compaction(
+    ram: Path, seed: int, power_cut: bool, crash_steps: range
+) -> None:
+    """One compaction after the other is stopped, each at a later step."""
+    for step in crash_steps:
         history = History(ram / "history", seed + step)
         history.compacts = 0
         history.incarnation(batches=4)
@@ -176,14 +177,9 @@ def test_power_cut_never_shows_replaced_files_beside_their_replacement(ram: Path
     crashes_while_hiding(ram / "history", seed + number)
 
 
-@pytest.mark.parametrize("power_cut", [False, True])
-def test_table_is_exact_after_a_crash_at_every_step_of_a_compaction(ram: Path, seed: int, power_cut: bool) -> None:
-    crashes_in_compactions(ram, seed, power_cut=power_cut)
-
-
-def test_table_is_exact_after_an_error_at_every_step(ram: Path, seed: int) -> None:
+def test_table_is_exact_after_an_error_at_every_step(ram: Path, seed: int, crash_steps: range) -> None:
     """The disk fails once, the query ends with the error and starts again in the same process."""
-    for step in range(STEPS_MAX):
+    for step in crash_steps:
         history = History(ram / "history", seed + step)
         table = ManifestTable(history.root, disk=history.disk)
         history.disk.fail_at = history.disk.steps + step

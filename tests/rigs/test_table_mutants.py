@@ -14,7 +14,7 @@ from tests.rigs.table_job import verify_visible
 from tests.rigs.test_table_crashes import crashes_while_hiding, live
 from tests.story.tables import test_manifest_table as story
 
-HISTORIES = 60
+HISTORIES = 40
 TWICE = "a row is visible twice|additional Counter[(]{"
 
 pytestmark = pytest.mark.usefixtures("frequent_snapshots")
