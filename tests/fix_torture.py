@@ -13,13 +13,13 @@ from tests.kit.planted_bugs import SHORT_SIMULATIONS
 
 SEED = re.compile(r"KAFKALITE_SEED=\d+")
 SHORT = {
-    "kills": 15,
+    "kills": 10,
     "cuts": 3,
     "faults": 1,
     "cluster_faults": 8,
     "simulations": SHORT_SIMULATIONS,
     "minutes": 10,
-    "fairness_seconds": 60,
+    "fairness_seconds": 30,
 }
 
 

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 FLIGHTS = 336_776
+SHORT_FLIGHTS = 111_296  # with which the file begins: January, October to December
 NOT_ACKNOWLEDGED = -1
 
 

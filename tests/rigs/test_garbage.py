@@ -30,7 +30,7 @@ from tests.rigs.lines import Lines
 from tests.rigs.machine import CONFIG, US, Machine
 from tests.rigs.model import read_all
 
-MUTATIONS = 19_000
+MUTATIONS = 9_000
 BASE_MUTATIONS = 1_000
 PARTITIONS = 10
 pytestmark = pytest.mark.torture

@@ -2,7 +2,7 @@
 
 The producer is librdkafka (lz4, acks=all, idempotent), the readers are aiokafka and kafka-python; the files are judged
 by `kafkalite log dump` and by Apache Kafka's DumpLogSegments. `AGAINST=kafka` runs it against Apache Kafka: the judge
-itself must find nothing wrong there.
+itself must find nothing wrong there. The short form has four months of the year.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.compat.disk import batches_on_disk
+from tests.fix_torture import is_long
 from tests.kit import jvm
 from tests.kit.brokers import IS_KAFKALITE, Broker, broker_under_test
 from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
 from tests.kit.clients.model import Deadline
 from tests.kit.clients.python import KafkaConsumer
 from tests.kit.clients.python import TopicPartition as PythonTopicPartition
-from tests.kit.flights import FLIGHTS, Acknowledged, Flight, Landed, flights, judge, today
+from tests.kit.flights import FLIGHTS, SHORT_FLIGHTS, Acknowledged, Flight, Landed, flights, judge, today
 from tests.kit.foreign_warnings import FOREIGN_WARNINGS
 from tests.kit.isolated import Isolated
 
@@ -49,7 +50,7 @@ pytestmark = [
 class Tower:
     """Sends flights and notes what is acknowledged; its producer runs in a process that can be killed."""
 
-    def __init__(self, address: str, count: int = FLIGHTS) -> None:
+    def __init__(self, address: str, count: int) -> None:
         self.acknowledged = Acknowledged(count)
         self.sent = 0
         self.errors: list[str] = []
@@ -118,12 +119,14 @@ def kill_in_full_flight(broker: Broker, tower: Tower) -> None:
     broker.start()
 
 
-def test_flights_are_produced_and_consumed_completely(tmp_path: Path) -> None:
-    schedule = flights() if IS_KAFKALITE else today(flights())
+@pytest.mark.torture
+def test_flights_are_produced_and_consumed_completely(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    count = FLIGHTS if is_long(pytestconfig) else SHORT_FLIGHTS
+    schedule = flights(count) if IS_KAFKALITE else today(flights(count))
     with broker_under_test(tmp_path / "broker") as broker:
         make_topic(broker)
-        kills = [FLIGHTS // 3, 2 * FLIGHTS // 3]
-        with Tower(broker.address) as tower:
+        kills = [count // 3, 2 * count // 3]
+        with Tower(broker.address, count) as tower:
             for flight in schedule:
                 tower.send(flight)
                 if kills and tower.acknowledged.count >= kills[0]:
@@ -133,7 +136,7 @@ def test_flights_are_produced_and_consumed_completely(tmp_path: Path) -> None:
                         kill_in_full_flight(broker, tower)
             tower.land_all()
         assert kills == []
-        assert tower.acknowledged.count == FLIGHTS
+        assert tower.acknowledged.count == count
         ends = ends_of(tower.acknowledged)
         for reader in (read_by_aiokafka, read_by_kafka_python):
             assert judge(schedule, tower.acknowledged, reader(broker.address, ends))[:10] == [], reader.__name__

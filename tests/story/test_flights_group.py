@@ -1,7 +1,7 @@
 """A year of flights for a group of three libraries: a member dies, one joins, the broker is killed, July comes again.
 
 Every step waits for what the members have done, never for the clock. `AGAINST=kafka` runs it up to the rewind of the
-living group, which no other broker does: it must say so.
+living group, which no other broker does: it must say so. The short form has four months of the year.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalite.cli.main import main
+from tests.fix_torture import is_long
 from tests.kit.brokers import AGAINST, IS_KAFKALITE, Broker, broker_under_test
 from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
 from tests.kit.clients.groups import committed, doomed, lost_sockets, objects, one_line, partitions_of, read_history
 from tests.kit.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
-from tests.kit.flights import FLIGHTS, flights, today
+from tests.kit.flights import FLIGHTS, SHORT_FLIGHTS, flights, today
 from tests.kit.foreign_warnings import FOREIGN_WARNINGS
 from tests.kit.isolated import Isolated
 
@@ -46,10 +47,11 @@ Hours = dict[Seen, int]  # where each flight lies, and its hour in ms
 
 
 class Departures:
-    """Sends the year in time order, keyed by tail number, and notes where each flight came to lie."""
+    """Sends so many flights in time order, keyed by tail number, and notes where each one came to lie."""
 
-    def __init__(self, address: str) -> None:
-        year = flights()
+    def __init__(self, address: str, count: int) -> None:
+        year = flights(count)
+        self.count = count
         self._hour = {flight.row: flight.timestamp_ms for flight in year}
         self._schedule = iter(year if IS_KAFKALITE else today(year))
         self.landed: Hours = {}
@@ -69,9 +71,9 @@ class Departures:
     def __exit__(self, *_: object) -> None:
         self._producer.close()
 
-    def send(self, count: int) -> None:
-        """The next so many; returns once the producer has them."""
-        left = itertools.islice(self._schedule, count)
+    def send(self, share: int = 1) -> None:
+        """The next ones, up to this part of all; returns once the producer has them."""
+        left = itertools.islice(self._schedule, self.count // share)
         while some := [Outgoing(f.row, f.value, f.key, -1, f.timestamp_ms) for f in itertools.islice(left, AT_ONCE)]:
             self._note(self._producer.send(TOPIC, some))
 
@@ -143,16 +145,18 @@ def assert_delivered(history: list[Seen], wanted: Hours, hours: Hours) -> None:
     assert set(history) == wanted.keys()
 
 
-def test_flights_are_consumed_completely_by_a_group(tmp_path: Path) -> None:
+@pytest.mark.torture
+def test_flights_are_consumed_completely_by_a_group(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    count = FLIGHTS if is_long(pytestconfig) else SHORT_FLIGHTS
     with broker_under_test(tmp_path / "broker", SETTINGS) as broker, lost_sockets():
         create_topics(broker.address, TOPIC, partitions=PARTITIONS, configs={"retention.ms": "-1"})
-        with Crowd(broker.address) as crowd, Departures(broker.address) as departures:
+        with Crowd(broker.address) as crowd, Departures(broker.address, count) as departures:
             radar = Radar(crowd)
             a_member_dies(crowd, departures, radar, tmp_path / "history")
             one_joins(crowd, departures, radar)
             the_broker_dies(broker, departures, radar)
             hours = departures.land()
-            assert len(hours) == FLIGHTS
+            assert len(hours) == count
             assert_delivered(radar.history, hours, hours)
             july_comes_again(crowd, hours)
         assert broker.stop() == broker.clean_exit
@@ -160,7 +164,7 @@ def test_flights_are_consumed_completely_by_a_group(tmp_path: Path) -> None:
 
 def a_member_dies(crowd: Crowd, departures: Departures, radar: Radar, history: Path) -> None:
     """kafka-python is killed while it reads and commits; what it had read it had noted before each commit."""
-    departures.send(FLIGHTS // 3)
+    departures.send(3)
     radar.expect(departures.land())
     for kind in (EAGER, AIO):
         crowd.join(kind, Wish(GROUP, (TOPIC,), session_ms=SESSION_MS))
@@ -177,7 +181,7 @@ def a_member_dies(crowd: Crowd, departures: Departures, radar: Radar, history: P
 def one_joins(crowd: Crowd, departures: Departures, radar: Radar) -> None:
     """Another kafka-python finds its place and reads."""
     newcomer = crowd.join(PYTHON, Wish(GROUP, (TOPIC,), session_ms=SESSION_MS))
-    departures.send(FLIGHTS // 3)
+    departures.send(3)
     radar.expect(departures.land())
     radar.follow(lambda: newcomer.seen, "the newcomer's first flights")
 
@@ -185,12 +189,12 @@ def one_joins(crowd: Crowd, departures: Departures, radar: Radar) -> None:
 def the_broker_dies(broker: Broker, departures: Departures, radar: Radar) -> None:
     """While flights are in the air and others unread; it comes back, and all are read and committed."""
     before = len(departures.landed)
-    departures.send(FLIGHTS // 6)
+    departures.send(6)
     radar.expect(departures.land())
     last = set(list(departures.landed)[before:])
     radar.follow(lambda: not last <= radar.left, "the first flights of this part")
     broker.freeze()
-    departures.send(FLIGHTS)
+    departures.send()
     broker.kill()
     broker.start()
     radar.expect(departures.land())

@@ -68,7 +68,7 @@ class Process:
 
 @pytest.mark.timeout(1000)
 async def test_restarted_application_processes_each_flight_once(pytestconfig: pytest.Config, tmp_path: Path) -> None:
-    schedule = flights() if is_long(pytestconfig) else flights()[:SHORT]
+    schedule = flights() if is_long(pytestconfig) else flights(SHORT)
     with broker_under_test(tmp_path / "broker") as broker:
         await create_topic(broker.address, TOPIC, PARTITIONS)
         port = free_port()

@@ -24,7 +24,6 @@ from kafkalite_sdk.admin import QuotaEntity
 from kafkalite.config.jaas import MODULES
 from perf.loads.fairness.waits import summary_ms
 from perf.process import memory
-from tests.fix_torture import SHORT
 from tests.kit.certificates import Authority
 from tests.kit.fairness.storms import SLOW_ID, STORMS, storm
 from tests.kit.fairness.watched import BEAT_S, Watched
@@ -34,6 +33,7 @@ from tests.kit.rig import create_topic, ended
 
 pytestmark = [pytest.mark.torture, pytest.mark.long_form]
 ITERATION_MS_MAX = 20.0
+STORM_S_MIN = 3.0  # of `--fairness-seconds`, a twentieth
 P99_FACTOR_MAX = 2.0
 RATE_MIN = 1.0  # per second: a storm whose clients all fail proves nothing
 SMALL_MS = 25.0
@@ -98,7 +98,7 @@ async def test_clients_beside_storms(
 ) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, FILES), hard))
-    rig = Rig(tmp_path, max(3.0, fairness_seconds / SHORT["fairness_seconds"] * 3.0))
+    rig = Rig(tmp_path, max(STORM_S_MIN, fairness_seconds / 20))
     late: list[str] = []
     with ended(rig.broker):
         await rig.begin()
