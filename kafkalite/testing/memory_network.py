@@ -106,7 +106,8 @@ class MemoryTransport(asyncio.Transport):
         if self._ended or self._closing or self._eof_written or not data:
             return
         network = self._link.network
-        network.writing(self, data)
+        if network.holds:
+            network.writing(self, data)
         for part in network.fragments(bytes(data)):
             self._arrives_at = max(self._arrives_at, network.arrival())
             self._in_transit.append((self._arrives_at, part))

@@ -288,12 +288,12 @@ class UnsyncedState:
     def _find(self, path: str, *, gone: bool = False) -> Node | None:
         """Return the node at `path`; an unknown one is durable. `gone`: its name was just removed from the disk."""
         node: Node | None = self._root
-        below = os.sep
-        for name in os.path.abspath(path).split(os.sep)[1:]:
-            if not name:
-                continue
-            below = os.path.join(below, name)
-            node = _child(node, name, below, gone) if isinstance(node, Folder) else None
+        names = os.path.abspath(path).split(os.sep)
+        for at, name in enumerate(names):
+            if not isinstance(node, Folder):
+                return None
+            if name:
+                node = node.live.get(name) or _child(node, name, os.sep.join(names[: at + 1]), gone)
         return node
 
     def _walk_disk(self, path: str, node: Node | None) -> Iterator[tuple[str, Node]]:
@@ -306,10 +306,11 @@ class UnsyncedState:
 
 
 def _child(folder: Folder, name: str, path: str, gone: bool) -> Node | None:
-    node = folder.live.get(name)
-    if node is None and not gone and os.path.lexists(path):
-        node = folder.live[name] = Folder() if os.path.isdir(path) else Inode()
-        folder.durable.setdefault(name, node)
+    """Return the node of a name that was not accessed before, if it is on the disk."""
+    if gone or not os.path.lexists(path):
+        return None
+    node = folder.live[name] = Folder() if os.path.isdir(path) else Inode()
+    folder.durable.setdefault(name, node)
     return node
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.config.keys import SettingValue
 from kafkalite.coordination import znodes
-from kafkalite.coordination.errors import NoNodeError
 from kafkalite.storage.log.log import Log
 from tests.kit.replica_invariants import NO_LEADER, Leadership, ObservedState, Partition
 from tests.kit.replica_logs import ReplicaLog, read_log
@@ -42,6 +42,13 @@ def settings_of(seed: int) -> dict[str, SettingValue]:
     if settings["replica.lag.time.max.ms"] == settings["replica.fetch.wait.max.ms"]:
         settings["replica.fetch.wait.max.ms"] = 50  # otherwise an idle follower leaves the ISR between two fetches
     return settings
+
+
+@lru_cache(maxsize=1 << 10)  # samples read each state some hundred times
+def observed(path: str, data: bytes, version: int) -> ObservedState:
+    """The state in a node of the tree."""
+    state = znodes.decode_state(path, data)
+    return ObservedState(state.leader, state.leader_epoch, state.isr, version, state.eligible)
 
 
 def is_flushed(seed: int) -> bool:
@@ -80,12 +87,8 @@ class ReplicatedWorld(ClusterWorld):
     def observed_state(self, partition: Partition) -> ObservedState | None:
         """The state of a partition in the tree, None if it has none."""
         path = znodes.state_path(*partition)
-        try:
-            data, stat = self.zookeeper.tree.get(path)
-        except NoNodeError:
-            return None
-        state = znodes.decode_state(path, data)
-        return ObservedState(state.leader, state.leader_epoch, tuple(state.isr), stat.version, tuple(state.eligible))
+        node = self.zookeeper.tree.find(path)
+        return None if node is None else observed(path, node.data, node.version)
 
     def replicas(self) -> dict[Partition, tuple[int, ...]]:
         """The assigned replicas of all partitions."""
