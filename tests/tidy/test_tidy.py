@@ -11,8 +11,9 @@ LONG_BODY = "    x = 1\n" * 60
 
 
 def test_the_tree_is_tidy(record_property) -> None:
+    found = violations(ROOT)  # reads each source once, and so knows its functions for the report
     record_property("summary", report(ROOT))
-    assert violations(ROOT) == []
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,15 @@
 
 import os
 import random
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import seed as hypothesis_seed
-from hypothesis import strategies as st
 
 from kafkalite._speedups import codec
 from kafkalite.protocol.schema import Message
-from tests.kit.seeds import chosen_seed
 from tests.oracles import codec as oracle
 from tests.oracles.codec import layout_of
 from tests.unit.protocol.kio_twin import kio_class, kio_decode, kio_encode, limits, to_kio
-from tests.unit.protocol.values import KAFKAS_CASES, ids, random_message
+from tests.unit.protocol.values import KAFKAS_CASES, ids, random_message, seed
 
 EXAMPLES = int(os.environ.get("KAFKALITE_KIO_EXAMPLES", "12"))
 
@@ -38,12 +33,9 @@ def check(cls: type[Message], version: int, rng: random.Random) -> None:
 
 @pytest.mark.parametrize(("cls", "version"), KAFKAS_CASES, ids=ids(KAFKAS_CASES))
 def test_messages_have_the_bytes_and_values_of_kio(cls: type[Message], version: int) -> None:
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.randoms(use_true_random=False))
-    def run(rng: Any) -> None:
+    rng = random.Random(f"{seed()} {cls.__name__} {version}")
+    for _ in range(EXAMPLES):
         check(cls, version, rng)
-
-    hypothesis_seed(chosen_seed())(run)()
 
 
 def test_every_version_of_kio_is_declared() -> None:
