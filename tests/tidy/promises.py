@@ -77,7 +77,10 @@ def tables(text: str) -> list[list[list[str]]]:
 
 
 def _exists(path: Path, name: str) -> bool:
+    """Whether a file has a test, by itself or in a class."""
+    if not path.is_file():
+        return False
     functions = ast.FunctionDef | ast.AsyncFunctionDef
-    return path.is_file() and any(
-        isinstance(node, functions) and node.name == name for node in ast.parse(path.read_text()).body
-    )
+    body = ast.parse(path.read_text()).body
+    tests = [*body, *(node for each in body if isinstance(each, ast.ClassDef) for node in each.body)]
+    return any(isinstance(node, functions) and node.name == name for node in tests)
