@@ -4,30 +4,30 @@ from contextlib import closing
 
 from perf import transaction_wire
 from perf.loads.base import Trial
-from perf.loads.durable import BOTH
-from perf.loads.fairness.base import KAFKALITE, Hostile
+from perf.loads.fairness.base import Hostile
 from perf.loads.fairness.client import Client
 from perf.loads.fairness.frames import big, big_topics
 from perf.loads.fairness.topics import fill
 from perf.loads.transactions import ONE_NODE
 
+PARTITIONS = 10_000
+
 
 class ManyPartitions(Hostile):
     """A transaction is aborted, and another one is committed, each over all partitions, until they are complete."""
 
-    def __init__(self, partitions: int, brokers: frozenset[str]) -> None:
-        title = f"two transactions over {partitions:,} written partitions: added in one request, aborted, committed"
-        super().__init__(f"transaction-{partitions}", title, brokers=brokers, settings=ONE_NODE)
-        self._partitions = partitions
+    def __init__(self) -> None:
+        title = f"two transactions over {PARTITIONS:,} written partitions: added in one request, aborted, committed"
+        super().__init__(f"transaction-{PARTITIONS}", title, settings=ONE_NODE)
 
     def prepare(self, trial: Trial) -> None:
         with Client(trial.broker) as client:
-            big_topics(trial, client, self._partitions)
-            for name, numbers in big(trial, self._partitions).items():
+            big_topics(trial, client, PARTITIONS)
+            for name, numbers in big(trial, PARTITIONS).items():
                 fill(client, name, len(numbers))
 
     def attack(self, trial: Trial, client: Client) -> None:
-        partitions = big(trial, self._partitions)
+        partitions = big(trial, PARTITIONS)
         with closing(transaction_wire.Client(trial.broker, self.name, next(iter(partitions)))) as producer:
             for committed in (False, True):
                 producer.add(partitions)
@@ -36,4 +36,4 @@ class ManyPartitions(Hostile):
             producer.end()
 
 
-LOADS = (ManyPartitions(10_000, BOTH), ManyPartitions(100_000, KAFKALITE))
+LOADS = (ManyPartitions(),)
