@@ -15,8 +15,8 @@ Three drivers use this module: `net/epoll`, `net.transport` and `net.memory_tran
 6. An exception of the service closes the connection that it was raised for.
 7. After the peer has closed its side, received requests are still answered unless they are delayed. The first missing
    response at the end of an iteration closes the connection, whatever the request waits for (records, other group
-   members, a job), because the peer has most likely closed both sides. Exceptions are a request that pins its frame and
-   has not set `on_gone` (Produce until it is written: its memory is in use), and one that is served in slices
+   members, a job), because the peer has most likely closed both sides. Exceptions are a request that pins its frame,
+   or has released it, and has not set `on_gone` (Produce), and one that is served in slices
    (`Reply.in_progress`). Apache Kafka (Selector.close) answers no request after the end of the stream. Such a
    connection does not wait for memory, so that the end of its stream is received.
 """
@@ -102,6 +102,12 @@ cdef class Frames(RespondingConnection):
         if have < SIZE_BYTES:
             return SIZE_BYTES
         return SIZE_BYTES + <Py_ssize_t> load_u32(self.kept.data + self.kept_from) - have
+
+    cdef bint is_awaited(self) noexcept:
+        cdef Py_ssize_t have = self.kept_to - self.kept_from
+        if self.kept is None or self.held or have < SIZE_BYTES + 2:
+            return False
+        return self.hub.awaited[min(load_u16(self.kept.data + self.kept_from + SIZE_BYTES), <uint16_t> KEYS_MAX)]
 
     cdef int recount(self, bint received) except -1:
         """Update the bytes of this connection in the shared request memory, after it has `received` some or not."""
@@ -231,9 +237,10 @@ cdef class Frames(RespondingConnection):
                 self.shut("internal error")
             if not reply.answered and not self.closed:
                 key = load_u16(chunk.data + start + SIZE_BYTES) if size >= FRAME_BYTES_MIN else KEYS_MAX
-                if hub.pinning[min(key, <uint16_t> KEYS_MAX)] or self.paused:
+                if not reply.released and (hub.pinning[min(key, <uint16_t> KEYS_MAX)] or self.paused):
                     reply.pins = True
                     self.pinned_bytes += size
+                    hub.memory.pin(self, reply)
             start += SIZE_BYTES + size
             if self.reason is not None:
                 return end  # Reply.close: later requests are not served
@@ -304,7 +311,7 @@ cdef class Frames(RespondingConnection):
     cdef int end_where_delayed(self) except -1:
         """Close the connection if its next response is delayed and nothing else can be received (rule 7)."""
         cdef Reply reply = self.head
-        if reply is None or reply.answered or reply.in_work or (reply.pins and reply.gone is None):
+        if reply is None or reply.answered or reply.in_work or ((reply.pins or reply.released) and reply.gone is None):
             return 0
         if self.is_stalled() or (self.ended and not self.held):
             self.shut("the peer closed the connection while a request was delayed")

@@ -54,7 +54,7 @@ cdef class Hub:
     cdef long long now_ns, deadline_ns, began_ns, spent_ns, share_ns
     cdef public bint several_iterations
     cdef unsigned long long runs
-    cdef uint8_t[KEYS_MAX + 1] pinning   # the last entry is for all larger keys
+    cdef uint8_t[KEYS_MAX + 1] pinning, awaited   # the last entry is for all larger keys
     cdef readonly bint in_iteration
     cdef bint scheduled
     cdef readonly unsigned long long requests, iterations, flushes, bytes_in, bytes_out
@@ -80,7 +80,6 @@ cdef class ConnectionBase(RequestMemoryHolder):
     cdef readonly Hub hub
     cdef readonly bint closed
     cdef uint8_t listed, finalized, known
-    cdef uint8_t held           # received requests are unparsed: the connection is stalled or out of time
     cdef readonly str reason
     cdef int resume(self) except -1
     cdef int drop_replies(self) except -1

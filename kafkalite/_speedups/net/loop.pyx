@@ -94,8 +94,9 @@ cdef class Limits:
 class Service(Protocol):
     """The callbacks of a server, called by every driver.
 
-    The optional attribute `pinning` is the set of API keys below KEYS_MAX whose handlers use the frame until the
-    request is answered; frames of other keys are free when `request` returns. Without it every frame is pinned.
+    Optional attributes are sets of API keys below KEYS_MAX. `pinning`: handlers use the frame until the request is
+    answered or `Reply.release_frame` is called; frames of other keys are free when `request` returns. Without it every
+    frame is pinned. `awaited`: other requests may wait for theirs while their frames are in use (`request_memory`).
     """
 
     def connected(self, connection):
@@ -235,8 +236,10 @@ cdef class Hub:
         self.on_write_pending = service.write_pending
         self.quick = getattr(service, "quick", None)
         pinning = getattr(service, "pinning", None)
+        awaited = getattr(service, "awaited", ())
         for key in range(KEYS_MAX + 1):
             self.pinning[key] = pinning is None or key in pinning
+            self.awaited[key] = key in awaited
         self.arena = Chunk(ARENA_BYTES)
         self.retired = []
         self.deferred = []

@@ -5,6 +5,8 @@ class RequestMemoryHolder:
     memory_share: RequestMemoryShare | None
     denied: bool
 
+class PreferredFrame: ...
+
 class RequestMemory:
     limit: int
     guaranteed: int

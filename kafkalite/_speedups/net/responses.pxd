@@ -20,7 +20,8 @@ cdef class Reply:
     cdef Py_ssize_t size
     cdef readonly Py_ssize_t request_size
     cdef bint answered, closes
-    cdef bint pins             # its frame is in use until it is answered
+    cdef bint pins             # its frame is in use, and counts as request memory
+    cdef bint released         # the service has released its frame
     cdef bint in_work          # its response is computed in slices
     cdef object gone
     cpdef send(self, parts)
@@ -28,4 +29,6 @@ cdef class Reply:
     cpdef close(self, str reason)
     cpdef pause(self)
     cpdef resume(self, bint pinned)
+    cpdef release_frame(self)
+    cdef int unpin(self) except -1
     cdef int finish(self, Py_ssize_t size) except -1

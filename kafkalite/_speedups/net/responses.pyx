@@ -116,9 +116,22 @@ cdef class Reply:
         cdef RespondingConnection connection = self.connection
         connection.paused -= 1
         if self.pins and not pinned and not self.answered and not connection.closed:
-            self.pins = False
-            connection.pinned_bytes -= self.request_size
+            self.unpin()
         connection.hub.note(connection)
+
+    cpdef release_frame(self):
+        """The frame is not used any more: from now on it does not count as request memory."""
+        if self.answered or self.connection.closed:
+            return
+        self.released = True
+        if self.pins:
+            self.unpin()
+            self.connection.hub.note(self.connection)
+
+    cdef int unpin(self) except -1:
+        self.pins = False
+        self.connection.pinned_bytes -= self.request_size
+        return self.connection.hub.memory.unpin(self)
 
     cdef int finish(self, Py_ssize_t size) except -1:
         cdef RespondingConnection connection = self.connection
@@ -128,7 +141,7 @@ cdef class Reply:
         connection.unsent += size
         connection.requests_bytes -= self.request_size
         if self.pins:
-            connection.pinned_bytes -= self.request_size
+            self.unpin()
         connection.pending -= 1
         connection.hub.note(connection)
         return 0

@@ -73,13 +73,27 @@ class WaitingBatch:
         self.error = 0
 
 
+class BatchOwner:
+    """Receives the results of appends, as a plain callback does, and learns when their batches are not used."""
+
+    __slots__ = ()
+
+    def __call__(self, append: "Append") -> None:
+        """The result is known."""
+        raise NotImplementedError
+
+    def batch_released(self, append: "Append") -> None:
+        """The batch is written; the result is not known yet."""
+        raise NotImplementedError
+
+
 class Append:
     """A batch of a producer for one partition, and the result of its append.
 
     Arguments:
         batch: the record batch as received, writable; valid until the loop iteration ends, unless `keep` was called.
         required_acks: 0, 1, or -1 for all in-sync replicas.
-        done: called once with this object when the result is known.
+        done: called once with this object when the result is known; perhaps a `BatchOwner`.
         timeout_ms: how long it may wait for the other replicas; only with acks=all.
 
     Attributes:
@@ -131,6 +145,8 @@ class Append:
     def release_batch(self) -> None:
         """Release the bytes of a written batch whose append is not finished yet."""
         self.batch = WRITTEN
+        if isinstance(self._done, BatchOwner):
+            self._done.batch_released(self)
 
     def reject(self, error: int, message: str | None = None) -> None:
         """Finish with an error; nothing was appended."""

@@ -326,9 +326,8 @@ class Leader:
         self._lower_deadline(write.deadline)
         self._add(write, log, flush=flush)
         unacknowledged = [append for append in appends if append.required_acks == ACKS_NONE]
-        call_all(partial(call_each, Append.finish, unacknowledged), self.advance)
-        for append in write.appends:
-            append.release_batch()
+        steps = partial(call_each, Append.finish, unacknowledged), self.advance
+        call_all(*steps, lambda: call_each(Append.release_batch, write.appends))
 
     def _add(self, write: HeldWrite, log: Log, *, flush: bool) -> None:
         """Hold a write. If its flush cannot be requested, nothing is held, and the next append requests one for all."""

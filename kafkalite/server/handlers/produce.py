@@ -16,7 +16,7 @@ Deviation: the first of these two errors is per partition, not per request.
 Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 """
 
-from kafkalite.cluster.partition.append import Append, TransactionOfAppend
+from kafkalite.cluster.partition.append import Append, BatchOwner, TransactionOfAppend
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
@@ -70,27 +70,51 @@ LeaderIdAndEpoch = PartitionResponse.LeaderIdAndEpoch
 NodeEndpoint = ProduceResponse.NodeEndpoint
 
 
-class PendingProduce:
-    """Collects the results of all partitions of a request, and answers after the last one."""
+class PendingProduce(BatchOwner):
+    """Collects the results of all partitions of a request, and answers after the last one.
 
-    __slots__ = ("_appends", "_call", "_open", "_request")
+    It releases the frame when every batch is written or rejected, so that a request that only waits for a flush or for
+    other replicas holds no memory: their fetches may wait for some.
+    """
+
+    __slots__ = ("_appends", "_call", "_open", "_request", "_written")
 
     def __init__(self, call: PartitionCall, request: ProduceRequest) -> None:
         self._call = call
         self._request = request
         self._appends: list[Append] = []
+        self._written: set[Append] | None = None  # those that wait without their batch, until the frame is released
         self._open = 1  # the handler itself, until every partition was reached
 
     def expect(self, records: memoryview | None) -> Append:
         request = self._request
-        append = Append(records or NOTHING, request.acks, self.finished, request.timeout_ms)
+        append = Append(records or NOTHING, request.acks, self, request.timeout_ms)
         self._appends.append(append)
         self._open += 1
         return append
 
-    def finished(self, _append: Append | None = None) -> None:
+    def batch_released(self, append: Append) -> None:
+        self._written = self._written or set()
+        self._written.add(append)
+        self._release_unused(self._written)
+
+    def _release_unused(self, written: set[Append]) -> None:
+        """Release the frame if no batch is used any more."""
+        if len(written) == self._open:
+            self._written = None
+            for topic in self._request.topic_data:
+                for data in topic.partition_data:
+                    data.records = None
+            self._call.large = None
+            self._call.reply.release_frame()
+
+    def __call__(self, append: Append | None = None) -> None:
+        """An append is finished, or the handler (None) has reached every partition."""
         self._open -= 1
         if self._open:
+            if self._written is not None:
+                self._written -= {append}
+                self._release_unused(self._written)
             return
         try:
             if self._request.acks == 0:
@@ -184,7 +208,7 @@ def produce(call: PartitionCall, request: ProduceRequest) -> None:
                 if transaction is not None:
                     append.transaction = transaction
                 partition.append(append)
-    answer.finished()
+    answer()
 
 
 def request_error(request: ProduceRequest) -> KafkaErrorCode:

@@ -39,6 +39,9 @@ CONNECTIONS = logging.getLogger("kafkalite.connections")
 PRODUCE = 0
 API_VERSIONS = 18
 INIT_PRODUCER_ID = 22
+# Fetch, LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, OffsetForLeaderEpoch, AddPartitionsToTxn,
+# WriteTxnMarkers, AlterPartition: brokers send these, and other requests wait for them.
+AWAITED = frozenset({1, 4, 5, 6, 7, 23, 24, 27, 56})
 ELEMENTS_MAX = 201_000  # 100,000 partitions, each in its own topic, and other elements
 
 
@@ -306,6 +309,7 @@ class BrokerService:
         self.write_pending = replicas.write_pending
         self.quick = heartbeats
         self.pinning = frozenset({PRODUCE})  # its records are views of the frame
+        self.awaited = AWAITED
         self.connections = 0
         self._fetch_sessions = fetch_sessions
         self._authentication: Authentication | None = None
