@@ -9,6 +9,7 @@ from kafkalite.errors import ClientUseError
 from kafkalite_sdk.blocking.closing import close_forgotten, register, unregister
 from kafkalite_sdk.blocking.loop_thread import LoopThread
 from kafkalite_sdk.blocking.operation import Operation
+from kafkalite_sdk.client.closing import AT_ONCE
 from kafkalite_sdk.client.cluster_client import ClusterClient
 
 
@@ -36,6 +37,7 @@ class BlockingClient(Generic[C]):
         self._loop_thread: LoopThread | None = None
         self._starting: LoopThread | None = None
         self._closed = False
+        self._interrupted = False  # a close
         self._finalizer: weakref.finalize[..., BlockingClient[C]] | None = None
 
     def __enter__(self) -> Self:
@@ -125,8 +127,9 @@ class BlockingClient(Generic[C]):
     def _close(self, close: Callable[P, Awaitable[object]], *args: P.args, **kwargs: P.kwargs) -> None:
         """Close the client with a coroutine function, and end the thread. A call during another one waits for it.
 
-        The loop ends its thread itself, so Ctrl-C leaves none behind. If it is raised before the close has begun, the
-        loop closes the client without the application.
+        The loop ends its thread itself, so Ctrl-C leaves none behind. Whenever it is raised, the client is closed as by
+        a cancelled call: if the close has not begun, the loop closes the client at once, without the application. Nor
+        does a later call wait for what this one was to wait for.
         """
         thread = self._loop_thread or self._starting
         if thread is None or thread.ended:
@@ -134,6 +137,7 @@ class BlockingClient(Generic[C]):
             return
 
         async def close_and_end() -> None:
+            AT_ONCE.set(self._interrupted)
             try:
                 await close(*args, **kwargs)
             finally:
@@ -149,6 +153,7 @@ class BlockingClient(Generic[C]):
         except Exception:
             raise
         except BaseException:
+            self._interrupted = True
             try:
                 self._close_alone(thread, close_and_end)
             except BaseException:  # a second Ctrl-C

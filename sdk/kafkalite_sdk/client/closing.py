@@ -4,9 +4,12 @@ Invariants:
 1. A client is closed once, by a task of its own. Each caller waits for that task; after its end a call does nothing.
 2. A caller that is cancelled, or whose timeout passes, ends its own wait only. When the last caller is cancelled, the
    close is cancelled: it ends at once.
+3. A caller with `AT_ONCE` waits for the end only: it does not count as a caller, so the close is cancelled unless
+   another one waits. It may be the first one.
 """
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +17,9 @@ from kafkalite.errors import ClientUseError, KafkaTimeoutError
 from kafkalite_sdk.client.ownership import Owner
 
 T = TypeVar("T")
+
+AT_ONCE: contextvars.ContextVar[bool] = contextvars.ContextVar("kafkalite_close_at_once", default=False)
+"""Whether the application has interrupted a close, and does not wait for what it was to wait for."""
 
 
 class Closing(Generic[T]):
@@ -65,14 +71,15 @@ class Closing(Generic[T]):
         self._owner.check_running(task)
 
     async def _wait(self, task: "asyncio.Task[T]", timeout_s: float | None) -> T | None:
+        if AT_ONCE.get():
+            return await self._end_at_once(task)
         caller = asyncio.current_task()
         self.callers.add(caller)
         try:
             await asyncio.wait((task,), timeout=timeout_s)
         except asyncio.CancelledError:
             self.callers.discard(caller)
-            if not self.callers and not task.done():
-                task.cancel()
+            if self._cancel_unawaited(task):
                 await asyncio.wait((task,))
             raise
         finally:
@@ -80,3 +87,19 @@ class Closing(Generic[T]):
         if not task.done():
             raise KafkaTimeoutError(f"another close() of this {self._name} has not ended within {timeout_s:g} s")
         return None if task.cancelled() else task.result()  # all other callers were cancelled
+
+    async def _end_at_once(self, task: "asyncio.Task[T]") -> T | None:
+        try:
+            await asyncio.sleep(0)  # a task that is cancelled before its first step does not run
+        finally:
+            self._cancel_unawaited(task)
+        await asyncio.wait((task,))
+        return None if task.cancelled() else task.result()
+
+    def _cancel_unawaited(self, task: "asyncio.Task[T]") -> bool:
+        """Cancel the close if no caller waits; returns whether none does."""
+        if self.callers or task.done():
+            return False
+        if not task.cancelling():  # a second cancellation would interrupt the end of the connections
+            task.cancel()
+        return True

@@ -1,5 +1,6 @@
 """Ctrl-C at each moment of a call of a blocking client: records are received once, and a close ends the thread."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,7 +9,10 @@ from itertools import count
 import pyarrow
 import pytest
 from kafkalite_sdk.blocking import Admin, ColumnReader, Connection, Consumer, Producer
+from kafkalite_sdk.blocking.loop_thread import LoopThread
+from kafkalite_sdk.blocking.operation import Operation
 
+from kafkalite.errors import KafkaTimeoutError
 from kafkalite.model import TopicPartition
 from kafkalite.testing.thread import BrokerThread
 from tests.story.sdk.blocking_rig import new_topic
@@ -87,3 +91,85 @@ def test_ctrl_c_once_or_twice_in_close_leaves_no_thread(
         if interrupts.count <= number:
             break
     assert number > 5
+
+
+async def hold(_batch: object) -> None:
+    await asyncio.Event().wait()
+
+
+class InterruptedClose:
+    """Raises KeyboardInterrupt in the waits of a close of a producer, in the main thread, at chosen moments.
+
+    Arguments:
+        producer: its loop runs no callback until the first interrupt, if `held`.
+        held: whether the close is interrupted before its first step, else when it waits for the records.
+        interrupts: how many waits are interrupted.
+    """
+
+    def __init__(self, producer: Producer[bytes, bytes], *, held: bool, interrupts: int) -> None:
+        self._producer = producer
+        self._thread = producer._thread()
+        self._held = held
+        self._left = interrupts
+        self._wait = Operation.wait
+        self._post = LoopThread._post
+
+    def hold_loop(self) -> None:
+        if self._held:
+            self._thread.lock.acquire()
+
+    def let_go(self) -> None:
+        if self._held:
+            self._held = False
+            self._thread.lock.release()
+
+    def wait(self, operation: Operation[object]) -> None:
+        if not self._left:
+            self.let_go()
+            self._wait(operation)
+            return
+        self._left -= 1
+        while not self._held and not self._producer._client._closing.begun:
+            iteration = threading.Event()
+            self._thread.call_soon(iteration.set)
+            assert iteration.wait(WAIT_S)
+        raise KeyboardInterrupt
+
+    def post(self, thread: LoopThread, *args: object) -> bool:
+        """The first call is interrupted before the loop has the operation."""
+        if self._left:
+            self._left -= 1
+            raise KeyboardInterrupt
+        return self._post(thread, *args)  # type: ignore[arg-type]
+
+
+CLOSES = {
+    "before the loop has the call": ("post", False, 1),
+    "before its first step": ("wait", True, 1),
+    "twice before its first step": ("wait", True, 2),
+    "while it waits for the records": ("wait", False, 1),
+    "again while it is cancelled": ("wait", False, 2),
+}
+
+
+@pytest.mark.parametrize("moment", CLOSES)
+def test_close_after_an_interrupted_one_does_not_wait_for_the_records(
+    monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Before, the next close waited for `close_timeout_ms`, if the first one was interrupted before its first step."""
+    name, held, interrupts = CLOSES[moment]
+    with Producer("nowhere:9092", handler=hold) as producer:
+        sent = producer.send("orders", b"held")
+        columns = producer.send_columns("orders", pyarrow.table({"value": [b"a"]}))
+        close = InterruptedClose(producer, held=held, interrupts=interrupts)
+        close.hold_loop()
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            if name == "post":
+                patched.setattr(LoopThread, "_post", lambda thread, *args: close.post(thread, *args))
+            else:
+                patched.setattr(Operation, "wait", lambda operation: close.wait(operation))
+            producer.close()
+        close.let_go()
+    for each in (sent, columns):
+        with pytest.raises(KafkaTimeoutError, match="close was cancelled"):
+            each.result(timeout=0)
