@@ -7,15 +7,19 @@ Invariants:
 1. A credential that cannot be read does not exist for logins, and is logged.
 2. The number of credentials with each number of iterations is kept with every change, so `usual_iterations` visits no
    users. Numbers outside the limits of SCRAM are not counted: such a user cannot log in, so no client sees them.
+3. `salt_secret` is that of the cluster (`credentials/salt_secret`) from `load` on; a random one before.
 
 Source: CredentialProvider.java, ScramPublisher.scala of Apache Kafka 4.3; DynamicConfigManager of 3.9.
 """
 
 import logging
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 
+from kafkalite.clock import Random
 from kafkalite.cluster.credentials.reads import load_users
+from kafkalite.cluster.credentials.salt_secret import SECRET_BYTES, read_or_create_secret
 from kafkalite.cluster.credentials.texts import decode_credential, decode_credentials
 from kafkalite.coordination.backend import Coordination
 from kafkalite.net.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
@@ -24,14 +28,23 @@ LOGGER = logging.getLogger("kafkalite.authentication")
 
 
 class ScramCredentials:
-    """The credentials by mechanism and user."""
+    """The credentials by mechanism and user.
+
+    Attributes:
+        salt_secret: from which the salts of names without a credential are derived.
+    """
 
     def __init__(self) -> None:
+        self.salt_secret = secrets.token_bytes(SECRET_BYTES)
         self._known: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in HASHES}
         self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
 
-    async def load(self, session: Coordination) -> None:
-        """Read the users of the cluster. Raises CoordinationError."""
+    async def load(self, session: Coordination, random: Random) -> None:
+        """Read the users of the cluster, and the secret for the salts of other names; `random` draws a missing one.
+
+        Raises: CoordinationError. ZnodeError: the node of the secret is not valid.
+        """
+        self.salt_secret = await read_or_create_secret(session, random)
         await load_users(session, self.apply)
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:

@@ -39,6 +39,7 @@ GROUP_CONFIGS = "/kafkalite/groups"
 GROUP_CHANGES = "/kafkalite/group_changes"  # only in a cluster; Kafka's brokers know no changes of groups
 DELETED_TOPICS = "/kafkalite/deleted"
 FEATURES = "/kafkalite/features"
+SCRAM_SECRET = "/kafkalite/scram_secret"
 ALL_BROKERS = "<default>"
 
 # Created at every start if missing (PersistentZkPaths), and those of kafkalite.

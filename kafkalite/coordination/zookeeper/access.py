@@ -9,7 +9,7 @@ from kafkalite.coordination.zookeeper.records import ANYONE, CREATOR_ACL, OPEN_A
 
 READABLE_ACL = (*CREATOR_ACL, Acl(READ_PERMISSION, ANYONE))
 OPEN_NODE = "/consumers"  # old consumers of Kafka write below it
-SENSITIVE = (znodes.USER_CONFIGS, znodes.BROKER_CONFIGS, "/delegation_token/tokens")
+SENSITIVE = (znodes.USER_CONFIGS, znodes.BROKER_CONFIGS, "/delegation_token/tokens", znodes.SCRAM_SECRET)
 
 
 class TlsContexts(Protocol):
@@ -26,7 +26,7 @@ def open_acl(path: str) -> tuple[Acl, ...]:
 
 def kafka_acl(path: str) -> tuple[Acl, ...]:
     """Return Kafka's list of a node (ZkData.defaultAcls): only its creator changes it, and only its creator reads the
-    nodes with passwords.
+    nodes with passwords and secrets.
     """
     if path == OPEN_NODE:
         return OPEN_ACL

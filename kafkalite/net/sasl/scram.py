@@ -7,8 +7,9 @@ Invariants:
 3. The hash of a password runs as a job. A client keeps the keys of its last salts, so it hashes once, not once per
    connection.
 4. A login of a user that does not exist has the same messages, in the same time, as one with a wrong password. Its salt
-   depends on the name alone while the broker runs; its iterations are those of most users, so that their number names
-   no existing user. Only users with another number of iterations can be recognised. Tokens, known or not, show 4,096.
+   is derived from the name and a secret that all brokers of the cluster have, so it never changes, as that of a known
+   user; its iterations are those of most users, so that their number names no existing user. Only users with another
+   number of iterations can be recognised. Tokens, known or not, have such a salt and 4,096 iterations.
 5. The extension `tokenauth=true` makes the user name the id of a delegation token, and the base64 of its HMAC the
    password; the owner of the token is authenticated, until the token expires (KIP-48).
 
@@ -242,6 +243,7 @@ class ScramServer:
         new_nonce: returns a nonce; a constant one in tests.
         find_token: returns a delegation token by its id, or None.
         iterations: returns the number that an unknown user shows: that of most users, 4,096 to 16,384.
+        secret: returns the secret for the salts of unknown users and of tokens; None = a random one.
     """
 
     def __init__(
@@ -252,6 +254,7 @@ class ScramServer:
         find_token: Callable[[str], TokenLogin | None] = lambda _token_id: None,
         *,
         iterations: Callable[[], int] = lambda: ITERATIONS_MIN,
+        secret: Callable[[], bytes] | None = None,
     ) -> None:
         self.name = mechanism
         self._find = find
@@ -259,7 +262,8 @@ class ScramServer:
         self._iterations = iterations
         self._tokens: dict[str, ScramCredential] = {}  # by password
         self._new_nonce = new_nonce
-        self._secret = secrets.token_bytes(SALT_BYTES)
+        self._random = secrets.token_bytes(SALT_BYTES)
+        self._secret = secret or (lambda: self._random)
 
     def begin(self, message: bytes) -> ServerSteps:
         first = parse_client_first(message)
@@ -271,7 +275,7 @@ class ScramServer:
             raise AuthenticationError("the authorization id differs from the user name")
         token = self._find_token(first.username) if first.is_token else None
         if token is not None:
-            credential: ScramCredential | None = yield from self._hashed(token.password)
+            credential: ScramCredential | None = yield from self._hashed(token.password, self._salt(first))
         else:
             credential = None if first.is_token else self._find(first.username)
         if credential is not None and not ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
@@ -295,11 +299,11 @@ class ScramServer:
             raise AuthenticationError("the delegation token was removed, or has expired")
         return Authenticated(token.owner, answer, token.expires_at, by_token=True)
 
-    def _hashed(self, password: str) -> Generator[Job, Any, ScramCredential]:
+    def _hashed(self, password: str, salt: bytes) -> Generator[Job, Any, ScramCredential]:
         """Return the credential of a token's password; a job hashes one that is not kept."""
         credential = self._tokens.get(password)
         if credential is None:
-            credential = yield Job(lambda: make_credential(self.name, password))
+            credential = yield Job(lambda: make_credential(self.name, password, salt))
             while len(self._tokens) >= TOKENS_MAX:
                 del self._tokens[next(iter(self._tokens))]
             self._tokens[password] = credential
@@ -307,9 +311,13 @@ class ScramServer:
 
     def _unknown_user(self, first: ClientFirst) -> ScramCredential:
         """Return a credential that no password matches; salt and iterations are those of a user or token."""
-        salt = _hmac(self.name, self._secret, first.username.encode())[:SALT_BYTES]
         iterations = ITERATIONS_MIN if first.is_token else self._iterations()
-        return ScramCredential(salt, iterations, _digest(self.name, self._secret), self._secret)
+        return ScramCredential(self._salt(first), iterations, _digest(self.name, self._random), self._random)
+
+    def _salt(self, first: ClientFirst) -> bytes:
+        """Return the salt of a name without a stored credential: the same at each broker, and after a restart."""
+        subject = (self.name, "token" if first.is_token else "user", first.username)
+        return _hmac(self.name, self._secret(), "\0".join(subject).encode())[:SALT_BYTES]
 
     def _verify(self, credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
         signature = _hmac(self.name, credential.stored_key, signed)

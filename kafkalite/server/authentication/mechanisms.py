@@ -54,7 +54,8 @@ def _mechanism(
     if name in HASHES:
         find_token = (lambda _id: None) if tokens is None else tokens.login
         usual = partial(users.usual_iterations, name)
-        return ScramServer(name, partial(users.find, name), find_token=find_token, iterations=usual)
+        find = partial(users.find, name)
+        return ScramServer(name, find, find_token=find_token, iterations=usual, secret=lambda: users.salt_secret)
     verify = _user_defined(sasl.callbacks[name], config().static) if name in sasl.callbacks else None
     if name == "PLAIN":
         return PlainServer(verify or PlainUsers(sasl.listener, config).verify)

@@ -28,7 +28,7 @@ from kafkalite.config.describe_and_alter import not_in_force
 from kafkalite.config.listeners import PLAINTEXT
 from kafkalite.config.stored import read_broker_config
 from kafkalite.coordination.errors import CoordinationError, NoNodeError
-from kafkalite.coordination.znodes import QUOTA_ROOTS
+from kafkalite.coordination.znodes import QUOTA_ROOTS, ZnodeError
 from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node
 from kafkalite.server.configs.config_resources import ConfigResources
@@ -189,13 +189,13 @@ class RunningBroker(ABC):
             if self.authorizer is not None and self.authorizer.acls is not None:
                 (await await_outcome(self.authorizer.acls.load)).result()
             if self.credentials is not None:
-                await self.credentials.load(self.metadata)
+                await self.credentials.load(self.metadata, self.random)
             if self.tokens is not None:
                 (await await_outcome(self.tokens.load)).result()
             await self._load_token_keys()
             if creation_rates(self.config) or await self._has_quotas():
                 await self.quotas.load()
-        except CoordinationError as error:
+        except (CoordinationError, ZnodeError) as error:
             raise StartError(f"ACLs, users, delegation tokens or quotas cannot be read: {error}") from error
 
     async def _load_token_keys(self) -> None:

@@ -31,7 +31,7 @@ pytestmark = [
 IDENTITY = "kafka:secret"
 ALL, READ = 31, 1
 TICK_MS, SESSION_MS = 3_000, 60_000
-SENSITIVE = ("/kafka/config/brokers", "/kafka/config/users")
+SENSITIVE = ("/kafka/config/brokers", "/kafka/config/users", "/kafka/kafkalite/scram_secret")
 
 
 class Secured(NamedTuple):

@@ -169,6 +169,8 @@ def test_brokers_log_in_and_renew_their_sessions(
         assert connections(world.cluster) >= before and renewed >= 8 * len(before), (len(before), renewed)
         for partition, leader in (await world.client.leaders(1, "orders")).items():
             assert await world.client.produce(leader, "orders", partition, b"x") == 0
+        users = [each.running.credentials for each in world.cluster.brokers.values()]
+        assert len({each.salt_secret for each in users if each is not None}) == (mechanism != "PLAIN")
 
     jaas = plain() if mechanism == "PLAIN" else scram()
     reauth = {f"{PREFIX}{mechanism.lower()}.connections.max.reauth.ms": str(REAUTH_MS)}

@@ -201,18 +201,31 @@ def test_unknown_expired_and_disabled_tokens_are_refused():
     assert [each.error_code for each in wrong] == [KafkaErrorCode.SASL_AUTHENTICATION_FAILED] * 3
 
 
+def offer_of(server, message):
+    steps = server.begin(message)
+    step = next(steps)
+    while isinstance(step, Job):
+        step = steps.send(step.run())
+    return parse_server_first(step)
+
+
 def test_iterations_of_a_token_do_not_show_whether_it_exists():
     server = ScramServer("SCRAM-SHA-256", {}.get, find_token={"token": TOKEN}.get, iterations=lambda: 8192)
+    tokens = [offer_of(server, f"n,,n={each},r=nonce,tokenauth=true".encode()) for each in ("token", "unknown")]
+    assert [each.iterations for each in tokens] == [4096, 4096]
+    assert offer_of(server, b"n,,n=unknown,r=nonce").iterations == 8192
 
-    def iterations(message):
-        steps = server.begin(message)
-        step = next(steps)
-        while isinstance(step, Job):
-            step = steps.send(step.run())
-        return parse_server_first(step).iterations
 
-    tokens = [iterations(f"n,,n={each},r=nonce,tokenauth=true".encode()) for each in ("token", "unknown")]
-    assert tokens == [4096, 4096] and iterations(b"n,,n=unknown,r=nonce") == 8192
+def test_brokers_show_one_salt_for_a_token_whether_it_exists_or_not():
+    """Before, each broker had its own salt for a token."""
+    found = {"token": TOKEN}
+    brokers = [
+        ScramServer("SCRAM-SHA-256", {}.get, find_token=found.get, secret=lambda: b"of the cluster") for _ in range(2)
+    ]
+    for each in ("token", "unknown"):
+        message = f"n,,n={each},r=nonce,tokenauth=true".encode()
+        first, second = (offer_of(server, message).salt for server in brokers)
+        assert first == second != offer_of(brokers[0], message.replace(b",tokenauth=true", b"")).salt
 
 
 def test_token_that_is_removed_during_its_login_is_refused():

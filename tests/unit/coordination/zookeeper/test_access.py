@@ -25,6 +25,8 @@ READER = Acl(1, Id("world", "anyone"))
         ("/config/users", (OWNER,)),
         ("/config/users/alice", (OWNER,)),
         ("/delegation_token/tokens/1", (OWNER,)),
+        ("/kafkalite/scram_secret", (OWNER,)),
+        ("/kafkalite/features", (OWNER, READER)),
         ("/consumers", OPEN_ACL),
         ("/consumers/group", (OWNER, READER)),
     ],
