@@ -6,14 +6,19 @@ A test prints its seed. The environment sets other seeds:
 - `KAFKALITE_SEED=random` draws a first seed for the whole run.
 - `KAFKALITE_FIRST_SEED=n` is such a first seed; `make torture` and `make simulate` draw it.
 
+The short form of a test of many cases may run a sample of them, which the commit selects (`sample_seed`).
+
 A seed that ever failed is added to FAILED, with its test; `tests/rigs/test_failed_seeds.py` repeats them all.
 """
 
 import os
 import random
+import subprocess
+from pathlib import Path
 
 import hypothesis
 
+ROOT = Path(__file__).parents[2]
 FIXED = 1
 RANDOM = "random"
 
@@ -56,3 +61,14 @@ def seeds_of(count: int) -> range:
     """The seeds of a simulation that runs `count` times, or the one to replay."""
     replayed = replayed_seed()
     return range(first_seed(), first_seed() + count) if replayed is None else range(replayed, replayed + 1)
+
+
+def sample_seed() -> int:
+    """The seed of a sample of cases, all of which the long form runs: that of the commit, unless one was given.
+
+    Without a commit, in an unpacked source distribution, it is `FIXED`.
+    """
+    if os.environ.get("KAFKALITE_SEED") or os.environ.get("KAFKALITE_FIRST_SEED"):
+        return chosen_seed()
+    done = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return FIXED if done.returncode else int(done.stdout.strip()[:7], 16)

@@ -59,6 +59,9 @@ RECOVER = "import sys; from pyspark_kafkalite.tables import ManifestTable; Manif
 WITHOUT_ATTEMPTS = (WORKER[0], *PLANNER)
 """Phases in which the attempt that is killed may have no file."""
 
+TASK_ATTEMPTS = 4
+"""How often Spark tries a task: `spark.task.maxFailures`, and `local[N,4]`."""
+
 
 RECOVER_S = 60
 
@@ -91,6 +94,11 @@ class Kills:
     def done(self) -> int:
         """How many kills have happened."""
         return len(list(self.directory.glob("[0-9]*.json")))
+
+    def may_fail(self, since: int) -> bool:
+        """Whether a query may fail by the kills from that number on. Spark repeats the task of a killed worker."""
+        kills = self.plan[since : self.done()]
+        return len(kills) >= TASK_ATTEMPTS or any(each.phase not in WORKER or each.target != PROCESS for each in kills)
 
     def marker(self, number: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.directory / f"{number:04}.json").read_text())

@@ -27,6 +27,8 @@ from tests.spark.standalone import HOST, OTHER_HOST, Standalone
 
 SOURCE, TARGET = "killed", "killed-copy"
 CLUSTER = "local-cluster[2,1,1024]"
+ONE_EXECUTOR = "local-cluster[1,2,1024]"
+"""Of the short form, with two tasks: each executor is a JVM."""
 PER_MATRIX = 100  # of --kills
 SPECULATION = {
     "spark.driver.host": HOST,
@@ -97,7 +99,7 @@ def test_each_record_is_copied_once_after_kills_of_tasks_and_commits(
 
 
 def test_each_record_is_copied_once_after_kills_of_executors_brokers_and_drivers(tmp_path: Path) -> None:
-    drive(CLUSTER, tmp_path, [Kill(TASK[3], EXECUTOR), Kill(COMMIT[1], BROKER), Kill(COMMIT[2], DRIVER)])
+    drive(ONE_EXECUTOR, tmp_path, [Kill(TASK[3], EXECUTOR), Kill(COMMIT[1], BROKER), Kill(COMMIT[2], DRIVER)])
 
 
 @pytest.mark.long_form

@@ -1,6 +1,7 @@
-"""One job file on this machine and on a standalone cluster: a master and two workers.
+"""Job files on a standalone cluster: a master and two workers.
 
-Workers have the same environment as the driver, or one that spark-submit ships.
+Workers have the same environment as the driver, or one that spark-submit ships. Job files on this machine are those of
+test_pipeline.
 """
 
 import os
@@ -51,10 +52,10 @@ spark.sql.warehouse.dir = "{table}-warehouse"
 """
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Standalone]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A standalone cluster with two workers."""
-    with Standalone.started(tmp_path, HOST, HOST) as created:
+    with Standalone.started(tmp_path_factory.mktemp("cluster"), HOST, HOST) as created:
         yield created
 
 
@@ -114,17 +115,24 @@ def environment_archive(directory: Path) -> Path:
     return archive
 
 
-def test_job_file_runs_on_a_standalone_cluster_as_on_this_machine(cluster: Standalone, runs: Runs) -> None:
-    for name, master in (("local", "local[2]"), ("cluster", cluster.master)):
-        runs.run(name, [sys.executable, "-m", "kafkalite", "pipeline", "run", str(runs.job(name, master))])
-    assert [len(cluster.executors(name)) for name in NAMES] == [1, 1]
+def executors(cluster: Standalone) -> dict[str, set[Path]]:
+    """The directories of all executors so far, by worker."""
+    return {name: set(cluster.executors(name)) for name in NAMES}
+
+
+def test_job_file_runs_on_a_standalone_cluster(cluster: Standalone, runs: Runs) -> None:
+    earlier = executors(cluster)
+    job = runs.job("cluster", cluster.master)
+    runs.run("cluster", [sys.executable, "-m", "kafkalite", "pipeline", "run", str(job)])
+    assert [len(found - earlier[name]) for name, found in executors(cluster).items()] == [1, 1]
 
 
 def test_spark_submit_ships_the_environment_of_the_workers(cluster: Standalone, runs: Runs, tmp_path: Path) -> None:
+    earlier = executors(cluster)
     spark_submit = str(Path(pyspark.__file__).parent / "bin/spark-submit")
     shipped = ("--archives", f"{environment_archive(tmp_path)}#environment")
     job = ("--config", str(runs.job("submitted", cluster.master)))
     command = [spark_submit, "--master", cluster.master, *shipped, str(SCRIPT), *job]
     runs.run("submitted", command, PYSPARK_PYTHON="./environment/bin/python")
-    executors = [each for name in NAMES for each in cluster.executors(name)]
-    assert all((each / "environment/bin/python").exists() for each in executors) and len(executors) == 2
+    started = [each for name, found in executors(cluster).items() for each in found - earlier[name]]
+    assert all((each / "environment/bin/python").exists() for each in started) and len(started) == 2
