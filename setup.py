@@ -8,6 +8,8 @@ Environment:
     KAFKALITE_ASAN=1: the same with AddressSanitizer and UBSan, and the module with a planted overflow.
     KAFKALITE_ONLY=decoder,index: only these modules; `none`: no module.
     KAFKALITE_CFLAGS=-O0: more options for the compiler (a test that builds the wheel compiles quickly).
+    KAFKALITE_CYTHON_CACHE=directory: Cython keeps its output there, by the content of all that it depends on.
+    KAFKALITE_CC="ccache gcc": the compiler of the extensions alone; CC is that of other programs, too.
     KAFKALITE_PERF=1: only the load generator of perf/, which is not shipped.
     KAFKALITE_PART=broker: only what a broker needs, without the modules of the SDK.
 
@@ -88,6 +90,8 @@ def in_c(modules: list[Extension]) -> list[Extension]:
 
     build_dir = "build/cython-asan" if ASAN else "build/cython-debug" if DEBUG else "build/cython"
     options = {"build_dir": build_dir, "compiler_directives": DIRECTIVES, "include_path": [".", "sdk"]}
+    if cache := os.environ.get("KAFKALITE_CYTHON_CACHE"):
+        options["cache"] = cache
     return cythonize(modules, nthreads=JOBS, quiet=True, **options)
 
 
@@ -99,6 +103,8 @@ def lock_in_place() -> None:
     fcntl.flock(os.open("build/in-place.lock", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
 
 
+if compiler := os.environ.get("KAFKALITE_CC"):
+    os.environ["CC"] = compiler
 if __name__ == "__main__":  # not in the processes of `cythonize` where they start by importing this module
     if "--inplace" in sys.argv:
         lock_in_place()

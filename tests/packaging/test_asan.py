@@ -6,6 +6,12 @@ from tests.packaging import asan
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("asan"), pytest.mark.timeout(1100)]
 SHARE = 10  # the sanitizer is slow: it gets one tenth of the bad inputs
+NOT_FOR_IT = (
+    "leak_nothing",  # they repeat errors and count memory, which the sanitizer keeps from being used again
+    "test_sasl_fuzz",  # messages and texts that Python and OpenSSL parse, which are not instrumented
+    "damaged_acls",
+    "damaged_keys_and_certificates",
+)
 CLIENT_TESTS = (  # extensions of the client that the fuzz tests do not reach
     "tests/unit/net/test_client_core.py",  # client_core
     "tests/unit/sdk/test_accumulator.py",  # accumulator, deliveries, partitioners
@@ -36,6 +42,7 @@ def test_the_extensions_are_those_of_the_sanitizer() -> None:
 
 def test_the_fuzz_tests_pass_on_it(fuzz_inputs: int) -> None:
     options = ["-q", "-p", "no:cacheprovider", "--fuzz-inputs", str(fuzz_inputs // SHARE)]
+    options += ["-k", f"not ({' or '.join(NOT_FOR_IT)})"]
     done = asan.run("-m", "pytest", *options, "tests/fuzz", timeout_s=1000)
     assert done.returncode == 0, done.stdout[-20_000:]
     assert " passed" in done.stdout

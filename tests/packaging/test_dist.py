@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.xdist_group("dist"), pytest.mark.timeout(1100)]
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (ROOT / "kafkalite/_speedups", ROOT / "sdk/kafkalite_sdk/_speedups")
 START_TIMEOUT_S = 120
+CACHES = ("KAFKALITE_CYTHON_CACHE", "KAFKALITE_CC")
 
 # Nothing of the checkout or of this run's environment reaches the clean one.
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KAFKALITE_", "LD_PRELOAD"))}
@@ -61,10 +62,15 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the source distribution, so that both are proven to be complete; not optimized, to save time."""
+    """Built from the source distribution, so that both are proven to be complete.
+
+    `.ci/run` keeps the output of Cython and the compiler, so what has the same input is not built again; else it is not
+    optimized, to save time.
+    """
     out = tmp_path_factory.mktemp("wheel")
     options = ["-q", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", out]
-    run(sys.executable, "-m", "pip", "wheel", *options, sdist, cwd=out, KAFKALITE_CFLAGS="-O0")
+    variables = {name: os.environ[name] for name in CACHES if name in os.environ} or {"KAFKALITE_CFLAGS": "-O0"}
+    run(sys.executable, "-m", "pip", "wheel", *options, sdist, cwd=out, **variables)
     (found,) = out.glob("*.whl")
     return found
 
