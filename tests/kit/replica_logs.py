@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite._speedups.records.batches import batches
+from kafkalite.storage import names
 
-SUFFIX = ".log"
+SUFFIX, SWAP = names.LOG, names.SWAP
 
 
 class StoredBatch(NamedTuple):
@@ -45,17 +46,19 @@ class ReplicaLog(NamedTuple):
 
 def read_log(directory: Path) -> ReplicaLog | None:
     """Return the log in a directory of a partition, None if it has no segment."""
-    segments = sorted(directory.glob(f"*{SUFFIX}"))
+    segments = {int(path.stem): path for path in directory.glob(f"*{SUFFIX}")}
+    for path in directory.glob(f"*{SUFFIX}{SWAP}"):  # a compaction has renamed the segments that it replaces
+        segments.setdefault(int(path.name.partition(".")[0]), path)
     if not segments:
         return None
     found: list[StoredBatch] = []
-    for segment in segments:
-        data = segment.read_bytes()
+    for base_offset in sorted(segments):
+        data = segments[base_offset].read_bytes()
         for batch in batches(data):
             end = batch.position + batch.size
             stored = StoredBatch(batch.base_offset, batch.last_offset, batch.leader_epoch, data[batch.position : end])
             found.append(stored)
-    return ReplicaLog(int(segments[0].stem), tuple(found), int(segments[-1].stem))
+    return ReplicaLog(min(segments), tuple(found), max(segments))
 
 
 def latest_values(log: ReplicaLog, end_offset: int) -> dict[bytes | None, bytes]:
