@@ -8,7 +8,7 @@ Environment:
     KAFKALITE_ASAN=1: the same with AddressSanitizer and UBSan, and the module with a planted overflow.
     KAFKALITE_ONLY=decoder,index: only these modules; `none`: no module.
     KAFKALITE_CFLAGS=-O0: more options for the compiler (a test that builds the wheel compiles quickly).
-    KAFKALITE_CYTHON_CACHE=directory: Cython keeps its output there, by the content of all that it depends on.
+    CYTHON_CACHE_DIR=directory: Cython keeps its output there, by the content of all that it depends on.
     KAFKALITE_CC="ccache gcc": the compiler of the extensions alone; CC is that of other programs, too.
     KAFKALITE_PERF=1: only the load generator of perf/, which is not shipped.
     KAFKALITE_PART=broker: only what a broker needs, without the modules of the SDK.
@@ -90,8 +90,7 @@ def in_c(modules: list[Extension]) -> list[Extension]:
 
     build_dir = "build/cython-asan" if ASAN else "build/cython-debug" if DEBUG else "build/cython"
     options = {"build_dir": build_dir, "compiler_directives": DIRECTIVES, "include_path": [".", "sdk"]}
-    if cache := os.environ.get("KAFKALITE_CYTHON_CACHE"):
-        options["cache"] = cache
+    options["cache"] = "CYTHON_CACHE_DIR" in os.environ
     return cythonize(modules, nthreads=JOBS, quiet=True, **options)
 
 

@@ -15,7 +15,7 @@ BUILD_COMMAND = "setup.py -q build --parallel 2 --build-lib build/asan --build-t
 @cache
 def build() -> None:
     """Bring `build/asan` up to date, as `make asan` does; what has not changed is not compiled again."""
-    shared = ("KAFKALITE_CYTHON_CACHE", "KAFKALITE_CC")  # no other build has the same output
+    shared = ("CYTHON_CACHE_DIR", "KAFKALITE_CC")  # no other build has the same output
     environ = {name: value for name, value in os.environ.items() if name not in shared} | {"KAFKALITE_ASAN": "1"}
     command = [sys.executable, *BUILD_COMMAND.split()]
     BUILD.parent.mkdir(exist_ok=True)
