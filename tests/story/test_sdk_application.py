@@ -26,7 +26,7 @@ PARTITIONS = 6
 LOOPS = 3
 CONNECTIONS = 16
 STORY_S = 900.0
-SHORT = 30_000  # flights in the short form
+SHORT = 10_000  # flights in the short form
 
 
 class Process:
