@@ -48,7 +48,7 @@ async def test_stop_completes_delayed_fetches(tmp_path: Path) -> None:
 async def test_stopped_broker_is_freed_and_froze_no_object() -> None:
     frozen = gc.get_freeze_count()
     async with Broker() as broker:
-        assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() <= frozen  # frozen objects may be freed
     ended = weakref.ref(broker)
     del broker
     await asyncio.sleep(0)  # the callback of a job that ended during the stop

@@ -372,7 +372,7 @@ def test_loaded_objects_are_frozen_in_a_broker_process(tmp_path: Path, ours: boo
     rig.load()
     frozen = gc.get_freeze_count() - before
     assert rig.now(offsets_of("g499")) == {("t", 0): 5}
-    assert frozen > 500 if ours else frozen == before == 0
+    assert frozen > 500 if ours else frozen <= 0  # those of before may be freed
 
 
 def test_the_end_of_a_load_does_not_count_frozen_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
