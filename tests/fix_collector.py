@@ -39,7 +39,7 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-@hypothesis.settings(max_examples=1)
+@hypothesis.settings(max_examples=1, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(strategies.none())
 def any_property(_: None) -> None:
     """Let hypothesis look up the referrers of its generator: it would not find those that are frozen."""
