@@ -30,7 +30,6 @@ pytest_plugins = [
     "tests.fix_foreign",
     "tests.fix_sentinel",
     "tests.fix_collector",
-    "tests.fix_bytecode",
     "tests.fix_fuzz",
     "tests.fix_torture",
     "tests.fix_rigs",
