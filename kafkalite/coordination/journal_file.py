@@ -6,6 +6,7 @@
 3. Only the owner can read the file: it has passwords of sessions, and all configs.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -50,7 +51,7 @@ class JournalFile:
         try:
             self._file.sync()
         except OSError as error:
-            raise self._failed() from error
+            raise self._failed(error) from error
         self.size += len(data)
 
     def replace(self, data: bytes) -> None:
@@ -60,7 +61,7 @@ class JournalFile:
             self._file = self._disk.replace(self._path, data, sync=True)
         except OSError as error:
             if self._disk.size(self._path) != self.size:
-                raise self._failed() from error
+                raise self._failed(error) from error
             raise
         self.size = len(data)
 
@@ -82,14 +83,18 @@ class JournalFile:
         try:
             self.truncate_to(self.size)
         except OSError as error:
-            raise self._failed() from error
+            raise self._failed(error) from error
 
-    def _failed(self) -> SyncFailedError:
+    def _failed(self, error: OSError) -> SyncFailedError:
+        if error.errno != errno.EBADF:  # the journal was closed meanwhile: its disk has not failed
+            self._mark()
+        return SyncFailedError(self._path)
+
+    def _mark(self) -> None:
         try:
             self._disk.open(self._path + FAILED, create=True).close()  # without power it is not needed: no fsync
         except OSError as error:
             LOGGER.error("%s: cannot be marked as failed: %s; copy it before the next start", self._path, error)
-        return SyncFailedError(self._path)
 
 
 def make_private(disk: Disk, path: str) -> None:
