@@ -15,6 +15,7 @@ from tests.kit.certificates import Authority
 
 HEAD, BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 80\r\n\r\n", b" " * 80
 BYTE_S = 0.02
+REQUEST_BYTES_MAX = 4096
 
 
 class SlowServer:
@@ -42,6 +43,7 @@ class SlowServer:
     def _serve(self) -> None:
         raw, _ = self._listening.accept()
         with self._context.wrap_socket(raw, server_side=True) as connection:
+            connection.recv(REQUEST_BYTES_MAX)  # a close with unread bytes resets the connection
             connection.sendall(self._at_once)
             for byte in (HEAD + BODY)[len(self._at_once) :]:
                 if self._ended.wait(BYTE_S):
