@@ -36,16 +36,21 @@ class ReplicaProgress:
         self._leader_end_offset = UNKNOWN_OFFSET  # at the last fetch
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, in_sync: bool) -> None:
-        """Begin a leader epoch. A new leader does this with new objects.
+        """Begin a leader epoch: the end of the follower's log is unknown until it fetches.
 
-        A member of the ISR has the allowed lag to fetch; another replica does not delay the high watermark before it
-        has caught up.
+        Another broker may have led meanwhile, while this one was paused and noticed nothing, and the follower may have
+        truncated its log. A member of the ISR has the allowed lag to fetch; another replica does not delay the high
+        watermark before it has caught up.
+
+        Deviation: a leader of Apache Kafka that is elected again keeps the ends that it knew
+        (Replica.resetReplicaState).
 
         Arguments:
             leader_end_offset: the log end where the epoch begins.
             now_ms: the current time.
             in_sync: whether the replica is in the ISR.
         """
+        self.end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self._leader_end_offset = leader_end_offset
         self.fetched_ms = self.caught_up_ms = now_ms if in_sync else LONG_AGO_MS
 

@@ -225,6 +225,7 @@ def test_change_of_an_old_state_waits_for_the_next_one(two_in_sync: LeadingBroke
     broker.fetch(3, 0)
     assert len(broker.controller.requests) == 1 and broker.rig.answers() == []
     broker.lead(2, 9, (1, 2))
+    broker.fetch(2, 1)
     assert broker.rig.answers() == [("all", 0, 0)]
     broker.fetch(3, 1)
     assert requested(broker) == ([(OWN, OWN_EPOCH), (2, 5), (3, 5)], 2, 9)

@@ -412,8 +412,23 @@ def test_later_epoch_of_the_same_leader_keeps_held_appends(led: Led) -> None:
     led.lead(2)
     assert led.rig.answers() == []
     led.fetched(3, 1)
+    led.fetched(2, 1)
     assert led.rig.answers() == [("held", 0, 0)]
     assert led.ready == [0, 1], "each epoch is announced"
+
+
+def test_later_epoch_does_not_count_what_followers_had_in_an_earlier_one(led: Led) -> None:
+    """Another broker has led in epoch 2 while this one was paused: followers may have truncated their logs."""
+    led.append("held")
+    led.written()
+    led.fetched(2, 1)
+    led.lead(3)
+    led.fetched(3, 1)
+    assert led.rig.answers() == [] and led.partition.high_watermark == 0
+    led.fetched(2, 0)
+    assert led.rig.answers() == [] and led.partition.high_watermark == 0
+    led.fetched(2, 1)
+    assert led.rig.answers() == [("held", 0, 0)] and led.partition.high_watermark == 1
 
 
 def test_follower_follows_the_offsets_of_its_leader(led: Led) -> None:
