@@ -491,6 +491,7 @@ class SimulatedBroker:
 
     Attributes:
         settings: all configs; a change is in force with the next start.
+        on_failed: as of `Broker`.
     """
 
     def __init__(
@@ -515,6 +516,7 @@ class SimulatedBroker:
         self._wall_offset_ms = 0
         self.machine = machine or Machine(host)
         self._process = Process(network, host, SimulatedDisk(), 0)
+        self.on_failed: Callable[[str], None] | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -553,8 +555,13 @@ class SimulatedBroker:
             ports = self._process.ports(self._random)
             ports = replace(ports, boot_id=lambda: boot_id)
             broker = Broker(self.data_dir, self.settings, ports=ports)
+            broker.on_failed = self._failed
             await broker.start()
             self._broker = broker
+
+    def _failed(self, text: str) -> None:
+        if self.on_failed is not None:
+            self.on_failed(text)
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Stop cleanly, as `Broker.stop`, also a paused process. Does nothing where the broker does not run."""

@@ -8,6 +8,7 @@ topic is flushed before the acknowledgement it hits any broker at any time.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 from kafkalite.errors import KafkaError
@@ -23,6 +24,7 @@ Fault = Callable[[int], object]
 PREFERRED = 0
 PAUSES_S = (0.2, 1.0, 3.0, 8.0)
 WITHOUT_BROKER_S = (0.0, 0.3, 1.0, 4.0)
+FAILING_DISKS_EVERY = 6  # in these seeds disks fail with EIO, among other faults
 
 
 class ReplicaFaults(Faults):
@@ -52,6 +54,7 @@ class ReplicaFaults(Faults):
         return [
             self._random.choice((self._kill, self._pause)),
             *self._random.sample(kinds, self._random.randint(2, len(kinds))),
+            *([self._fail_disk] * 2 if self._world.seed % FAILING_DISKS_EVERY == 4 else []),
         ]
 
     def _one(self) -> None:
@@ -142,6 +145,19 @@ class ReplicaFaults(Faults):
     def _slow_disk(self, broker_id: int) -> None:
         super()._slow_disk(broker_id)
         self._undo[f"slow disk {broker_id}"] = lambda: self._world.brokers[broker_id].slow_jobs(self._world.jobs_take_s)
+
+    def _fail_disk(self, broker_id: int) -> None:
+        """A write or a flush of a broker fails: it takes its log directory offline, stops, and is started again."""
+        broker = self._world.brokers[broker_id]
+
+        def restart(_text: str) -> None:
+            self._world.count("failed disks")
+            self._world.loop.call_soon(lambda: self._runs(broker_id) and self._stop(broker_id))
+
+        broker.on_failed = restart
+        operation = self._random.choice(("sync", "sync", "write"))
+        broker.disk.fail(operation, errno.EIO, when=self._random.randint(1, 20))
+        self._undo[f"failing disk {broker_id}"] = broker.disk.faults.clear
 
     # Connections.
 
