@@ -95,11 +95,6 @@ def blocks(root: Path) -> list[Block]:
     return found
 
 
-def modules_of(root: Path) -> dict[str, str]:
-    """The environment in which Python finds the modules of the checkout."""
-    return {**os.environ, "PYTHONPATH": f"{root}:{root}/sdk"}
-
-
 def dead_links(root: Path) -> list[str]:
     """Links of the documentation to files that are not there, as `file: link`."""
     pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
@@ -117,21 +112,15 @@ def _left_out(command: str) -> bool:
 
 
 class Shell:
-    """One block's session in `scratch`. Raises AssertionError with all output when a command fails.
+    """One block's session in `scratch`. Raises AssertionError with all output when a command fails."""
 
-    Arguments:
-        root: the checkout.
-        scratch: directory of the session.
-        python: command line that runs `kafkalite` and programs, of a fork server or this Python.
-    """
-
-    def __init__(self, root: Path, scratch: Path, python: Sequence[str] = (sys.executable,)) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self.scratch = scratch
         self.address = f"127.0.0.1:{free_port()}"
         self.servers: list[subprocess.Popen[str]] = []
         tools = scratch / "bin"
         tools.mkdir(parents=True)
-        kafkalite = shlex.join([*python, "-m", "kafkalite"])
+        kafkalite = f"{shlex.quote(sys.executable)} -m kafkalite"
         _script(
             tools / "kafkalite",
             f'case "$*" in *--zookeeper*|*zookeeper://*) exec {kafkalite} "$@";; esac\n'
@@ -139,13 +128,11 @@ class Shell:
             f'{CLIENTS}) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
             f'*) exec {kafkalite} "$@";; esac',
         )
-        # Only a file: a module, as pytest, may depend on what was not imported yet.
-        options = f'case "$1" in -*) exec {shlex.quote(sys.executable)} "$@";; esac'
-        _script(tools / "python", f'{options}\nexec {shlex.join(python)} "$@"')
+        _script(tools / "python", f'exec {shlex.quote(sys.executable)} "$@"')
         # `make run` builds nothing here: the tests run on what is built already.
         make = shutil.which("make") or "make"
         _script(tools / "make", f'[ "$1" = run ] || exec {make} -C {shlex.quote(str(root))} "$@"\nexec kafkalite serve')
-        self.environ = {**modules_of(root), "PATH": f"{tools}:{os.environ['PATH']}"}
+        self.environ = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": f"{root}:{root}/sdk"}
 
     def run(self, block: Block) -> None:
         if block.topic is not None:
