@@ -6,7 +6,6 @@
 3. Only the owner can read the file: it has passwords of sessions, and all configs.
 """
 
-import errno
 import logging
 import os
 from collections.abc import Callable
@@ -51,7 +50,7 @@ class JournalFile:
         try:
             self._file.sync()
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failed() from error
         self.size += len(data)
 
     def replace(self, data: bytes) -> None:
@@ -61,7 +60,7 @@ class JournalFile:
             self._file = self._disk.replace(self._path, data, sync=True)
         except OSError as error:
             if self._disk.size(self._path) != self.size:
-                raise self._failed(error) from error
+                raise self._failed() from error
             raise
         self.size = len(data)
 
@@ -83,10 +82,10 @@ class JournalFile:
         try:
             self.truncate_to(self.size)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failed() from error
 
-    def _failed(self, error: OSError) -> SyncFailedError:
-        if error.errno != errno.EBADF:  # the journal was closed meanwhile: its disk has not failed
+    def _failed(self) -> SyncFailedError:
+        if self._file.fd >= 0:  # else it was closed meanwhile, and the disk has not failed
             self._mark()
         return SyncFailedError(self._path)
 

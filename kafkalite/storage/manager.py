@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported with the first move
     from kafkalite.storage.log_move.log_mover import LogMover
 
 NOTED_S = 60.0
-OF_NO_DISK = (None, errno.ESTALE)  # a failed journal; a directory that another broker may use
+NOT_OF_THE_DISK = (None, errno.ESTALE)  # a failed journal; a directory that another broker may use
 CLOSED_FILES = 8  # closed segments that are unloaded where there are no descriptors, for the next attempt
 LOGGER = logging.getLogger("kafkalite.storage.manager")
 
@@ -529,7 +529,7 @@ class LogManager(DirectorySet):
         """Take a directory offline until the next start."""
         if not self.mark_offline(path, error):
             return
-        if error.errno not in OF_NO_DISK and self.is_locked(path):
+        if error.errno not in NOT_OF_THE_DISK and self.is_locked(path):
             from kafkalite.storage.dirs import failed_fsync  # most brokers do not need it
 
             failed_fsync.mark(self.disk, path)
