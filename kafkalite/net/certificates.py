@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 CERTIFICATE = re.compile(
-    rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+)-----END (?:TRUSTED |X509 )?CERTIFICATE-----"
+    rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----\s([A-Za-z0-9+/=\s]+)-----END (?:TRUSTED |X509 )?CERTIFICATE-----"
 )
 SEQUENCE, UTC_TIME, GENERALIZED_TIME, VERSION = 0x30, 0x17, 0x18, 0xA0
 

@@ -18,7 +18,8 @@ from kafkalite.net.certificates import Validity, load_failure, validities
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
-_ENTRY = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)\s*-----END \1-----", re.DOTALL)
+# Linear in the length of the text, also without an end: an admin can send it as a dynamic config.
+_ENTRY = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([^-]*(?:-(?!----)[^-]*)*)-----END \1-----")
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
 LINE_CHARS = 64
 
@@ -130,7 +131,7 @@ def _certificates(text: str) -> bytes:
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    return [(found[1], found[2]) for found in _ENTRY.finditer(text)]
+    return [(found[1], found[2].strip()) for found in _ENTRY.finditer(text)]
 
 
 def _pem(kind: str, body: str) -> bytes:

@@ -3,10 +3,13 @@
 import logging
 import os
 import ssl
+import time
 
 import pytest
 
+from kafkalite.config.security import KeyStore
 from kafkalite.net.certificates import validities
+from kafkalite.net.key_stores import load_key
 from kafkalite.net.tls import PemFiles, ReloadedContext, load_client_context
 from tests.kit.certificates import Authority
 
@@ -123,3 +126,16 @@ def test_truncated_certificates_are_malformed(client, length):
     body = "".join(lines[1:-1])[:length]
     with pytest.raises(ValueError, match=r"there is no PEM certificate|malformed"):
         validities(f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n".encode())
+
+
+@pytest.mark.parametrize(("body", "count"), [("\n", 200_000), ("\n-----BEGIN CERTIFICATE-----", 8_000)])
+def test_text_without_an_end_is_rejected_in_linear_time(body, count):
+    """Before, 1,000 line feeds took a second and 10,000 minutes, on the event loop for a dynamic config."""
+    text = "-----BEGIN CERTIFICATE-----" + body * count
+    store = KeyStore(type="PEM", location=None, password=None, key_password=None, key=text, chain="")
+    begin = time.process_time()
+    with pytest.raises(ValueError, match="0 private keys"):
+        load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), store, "")
+    with pytest.raises(ValueError, match="no PEM certificate"):
+        validities(text.encode())
+    assert time.process_time() - begin < 2
