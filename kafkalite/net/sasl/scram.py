@@ -8,8 +8,9 @@ Invariants:
    connection.
 4. A login of a user that does not exist has the same messages, in the same time, as one with a wrong password. Its salt
    is derived from the name and a secret that all brokers of the cluster have, so it never changes, as that of a known
-   user; its iterations are those of most users, so that their number names no existing user. Only users with another
-   number of iterations can be recognised. Tokens, known or not, have such a salt and 4,096 iterations.
+   user, and has the form of all salts (`net/sasl/salts`). Its iterations are those of most users, so that their number
+   names no existing user. Only users with another number of iterations, or whose client chose a salt of another form,
+   can be recognised. Tokens, known or not, have such a salt and 4,096 iterations.
 5. The extension `tokenauth=true` makes the user name the id of a delegation token, and the base64 of its HMAC the
    password; the owner of the token is authenticated, until the token expires (KIP-48).
 
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 
 from kafkalite.errors import AuthenticationError
 from kafkalite.net.sasl.plain import check_credentials
+from kafkalite.net.sasl.salts import derived_salt, new_salt
 from kafkalite.net.sasl.scram_messages import (
     TOKEN_AUTH,
     ClientFirst,
@@ -42,7 +44,7 @@ HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
 NONCE_BYTES = 24
-SALT_BYTES = 16
+SECRET_BYTES = 16
 TOKENS_MAX = 1_000  # whose hashed password a broker keeps
 KEYS_MAX = 8  # brokers of one cluster have the same salt for a user; while it changes, they may differ
 NO_CHANNEL_BINDING = "n,,"
@@ -123,7 +125,7 @@ def make_credential(
     """
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise ValueError(f"{iterations} iterations, expected {ITERATIONS_MIN} to {ITERATIONS_MAX}")
-    salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
+    salt = new_salt() if salt is None else salt
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
     return credential_of(mechanism, salted, salt, iterations)
 
@@ -262,7 +264,7 @@ class ScramServer:
         self._iterations = iterations
         self._tokens: dict[str, ScramCredential] = {}  # by password
         self._new_nonce = new_nonce
-        self._random = secrets.token_bytes(SALT_BYTES)
+        self._random = secrets.token_bytes(SECRET_BYTES)
         self._secret = secret or (lambda: self._random)
 
     def begin(self, message: bytes) -> ServerSteps:
@@ -273,14 +275,15 @@ class ScramServer:
     def _exchange(self, first: ClientFirst) -> ServerSteps:
         if first.authorization_id not in ("", first.username):
             raise AuthenticationError("the authorization id differs from the user name")
+        salt = self._salt(first)  # of each name, so that an unknown one takes no longer
         token = self._find_token(first.username) if first.is_token else None
         if token is not None:
-            credential: ScramCredential | None = yield from self._hashed(token.password, self._salt(first))
+            credential: ScramCredential | None = yield from self._hashed(token.password, salt)
         else:
             credential = None if first.is_token else self._find(first.username)
         if credential is not None and not ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
             raise AuthenticationError(f"the credential has {credential.iterations} iterations; create it again")
-        shown = self._unknown_user(first) if credential is None else credential
+        shown = self._unknown_user(first, salt) if credential is None else credential
         nonce = first.nonce + self._new_nonce()
         offer = f"r={nonce},s={_base64(shown.salt)},i={shown.iterations}"
         final = parse_client_final((yield offer.encode()))
@@ -309,15 +312,15 @@ class ScramServer:
             self._tokens[password] = credential
         return credential
 
-    def _unknown_user(self, first: ClientFirst) -> ScramCredential:
+    def _unknown_user(self, first: ClientFirst, salt: bytes) -> ScramCredential:
         """Return a credential that no password matches; salt and iterations are those of a user or token."""
         iterations = ITERATIONS_MIN if first.is_token else self._iterations()
-        return ScramCredential(self._salt(first), iterations, _digest(self.name, self._random), self._random)
+        return ScramCredential(salt, iterations, _digest(self.name, self._random), self._random)
 
     def _salt(self, first: ClientFirst) -> bytes:
         """Return the salt of a name without a stored credential: the same at each broker, and after a restart."""
         subject = (self.name, "token" if first.is_token else "user", first.username)
-        return _hmac(self.name, self._secret(), "\0".join(subject).encode())[:SALT_BYTES]
+        return derived_salt(_hmac(self.name, self._secret(), "\0".join(subject).encode()))
 
     def _verify(self, credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
         signature = _hmac(self.name, credential.stored_key, signed)

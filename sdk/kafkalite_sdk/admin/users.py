@@ -1,12 +1,12 @@
 """The SCRAM credentials of users: describe, set, delete (KIP-554)."""
 
 import hashlib
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaError
+from kafkalite.net.sasl.salts import new_salt
 from kafkalite.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -19,7 +19,6 @@ from kafkalite_sdk.admin.driver import Driver
 from kafkalite_sdk.admin.operation import OpenEnum, Operation, check_result, require
 from kafkalite_sdk.admin.outcomes import Outcomes
 
-SALT_BYTES = 24
 ITERATIONS, ITERATIONS_MIN, ITERATIONS_MAX = 8192, 4096, 16_384
 Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
@@ -50,7 +49,7 @@ class NewCredential:
     Attributes:
         password: text, or the bytes of text that is prepared by SASLprep.
         iterations: 4,096 to 16,384, the limits of Kafka.
-        salt: None = random.
+        salt: None = a random one in the form of Apache Kafka's tools.
 
     Raises:
         ValueError: the number of iterations is outside the limits.
@@ -160,7 +159,7 @@ def _described(
 
 def _upsertion(key: UserMechanism, new: NewCredential) -> Upsertion:
     password = new.password.encode() if isinstance(new.password, str) else new.password
-    salt = secrets.token_bytes(SALT_BYTES) if new.salt is None else new.salt
+    salt = new_salt() if new.salt is None else new.salt
     salted = hashlib.pbkdf2_hmac(DIGESTS[key.mechanism], password, salt, new.iterations)
     return Upsertion(
         name=key.user, mechanism=key.mechanism, iterations=new.iterations, salt=salt, salted_password=salted
