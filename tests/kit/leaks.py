@@ -3,8 +3,12 @@
 import gc
 import os
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from perf.process import memory
+
+GROWTH_KIB_MAX = 64 << 10
 # AddressSanitizer keeps so much freed memory.
 QUARANTINE_KIB = (256 << 10) if os.environ.get("KAFKALITE_ENGINE") == "asan" else 0
 
@@ -21,3 +25,12 @@ def heap_grown(work: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
+
+
+@contextmanager
+def bounded_memory() -> Iterator[None]:
+    """The memory of this process grows by `GROWTH_KIB_MAX` at most, whatever the number of bad inputs."""
+    before = memory(os.getpid()).resident
+    yield
+    grown_kib = (memory(os.getpid()).resident - before) >> 10
+    assert grown_kib < GROWTH_KIB_MAX + QUARANTINE_KIB, f"{grown_kib} KiB more"
