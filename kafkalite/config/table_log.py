@@ -46,14 +46,16 @@ TOPIC_KEYS = (
     Key("errors.deadletterqueue.group.enable", BOOLEAN, False,
         "Whether share groups may write undeliverable records to the topic.", support=IDLE),
     Key("follower.replication.throttled.replicas", LIST, (),
-        "Replicas whose replication is throttled on the followers; it is not enforced yet.", support=IDLE),
+        "Replicas that are throttled when their follower fetches, PARTITION:BROKER,... or *; see "
+        "follower.replication.throttled.rate."),
     Key("index.interval.bytes", INT, 4096, "Number of bytes between two entries of the offset index.", low=0,
         synonyms=synonyms("log.index.interval.bytes")),
     Key("kafkalite.retention.policy", STRING, "",
         "Entry point of the group kafkalite.retention_policies that deletes more segments than retention.ms and "
         "retention.bytes do; empty: none."),
     Key("leader.replication.throttled.replicas", LIST, (),
-        "Replicas whose replication is throttled on the leaders; it is not enforced yet.", support=IDLE),
+        "Replicas that are throttled when their leader sends, PARTITION:BROKER,... or *; see "
+        "leader.replication.throttled.rate."),
     Key("local.retention.bytes", LONG, -2,
         "Size of the part of a partition that is kept locally with remote storage, in bytes.", low=-2, support=IDLE,
         synonyms=synonyms("log.local.retention.bytes")),

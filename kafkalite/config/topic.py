@@ -37,6 +37,7 @@ DELETION_PREFIXES = (
 )
 RETENTION_POLICY = "kafkalite.retention.policy"  # it only deletes more, so its absence must not stop Kafka's rules
 LAGS = frozenset(("min.compaction.lag.ms", "max.compaction.lag.ms"))
+THROTTLED = frozenset(("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"))
 
 
 Config = TypeVar("Config")
@@ -132,11 +133,21 @@ def parse_topic_value(name: str, text: str | None) -> Value:
         raise ConfigError(name, f"Null value not supported for topic configs: {name}")
     value = key.parse(text)
     refuse_unsafe(name, text, value, key)
+    if name in THROTTLED and isinstance(value, tuple):
+        check_throttled_replicas(name, text, value)
     if name == RETENTION_POLICY and value:
         from kafkalite.config.retention_policies import check_policy_name  # few topics have one
 
         check_policy_name(str(value))
     return value
+
+
+def check_throttled_replicas(name: str, text: str, replicas: tuple[str, ...]) -> None:
+    """Raise ConfigError unless a list is `*` or has numbers PARTITION:BROKER (Kafka: ThrottledReplicaListValidator)."""
+    numbers = [number for replica in replicas for number in replica.split(":")]
+    pairs = all(replica.count(":") == 1 for replica in replicas) and all(map(str.isdecimal, numbers))
+    if replicas != ("*",) and not pairs:
+        raise ConfigError(name, f"Invalid value {text} for configuration {name}: allowed is * or PARTITION:BROKER,...")
 
 
 def build_topic_config(

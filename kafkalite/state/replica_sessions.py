@@ -31,6 +31,7 @@ from kafkalite.state.fetch_sessions import (
     next_epoch,
 )
 from kafkalite.state.isr.replica_progress import ReplicaProgress
+from kafkalite.state.quotas.replication_quota import ReplicationQuota
 
 SESSIONS_MAX = (
     64  # of one replica: num.replica.fetchers, each with and without flushes, and connections that are ending
@@ -247,13 +248,17 @@ class ReplicaSessions:
     Arguments:
         new_id: draws an unused session id.
         free: called with the partitions of each session that has ended; it detaches each of them.
+        quota: of the bytes that throttled replicas receive.
 
     Attributes:
         bytes_out: bytes of records in all responses.
     """
 
-    def __init__(self, new_id: Callable[[], int], free: Callable[[ReplicaPartitions], object]) -> None:
+    def __init__(
+        self, new_id: Callable[[], int], free: Callable[[ReplicaPartitions], object], quota: ReplicationQuota
+    ) -> None:
         self.bytes_out = 0
+        self.quota = quota
         self._new_id = new_id
         self._free = free
         self._sessions: dict[int, ReplicaSession] = {}  # least recently used first

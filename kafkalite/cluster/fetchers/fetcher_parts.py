@@ -7,6 +7,7 @@ from kafkalite.cluster.fetchers.fetch_reports import FetchReports
 from kafkalite.cluster.fetchers.fetched_replica import FetchedReplica
 from kafkalite.cluster.fetchers.host import FetcherHost
 from kafkalite.cluster.fetchers.log_changes import LogChanges
+from kafkalite.cluster.fetchers.throttled_replicas import ThrottledReplicas
 from kafkalite.metrics import Counter
 from kafkalite.state.follower.replica_fetch import FetchEvent
 
@@ -28,6 +29,7 @@ class FetcherParts:
     Attributes:
         changes: of logs.
         reports: warnings.
+        throttled: replicas that wait for the replication quota.
         bytes_in: bytes of records that were appended.
         requests: fetches that were sent.
     """
@@ -37,9 +39,15 @@ class FetcherParts:
         self.rerouted = rerouted
         self.changes = LogChanges(host.logs, self._changed)
         self.reports = FetchReports(host.clock)
+        self.throttled = ThrottledReplicas(host)
         self.bytes_in = Counter()
         self.requests = Counter()
         self.fetcher_of: dict[FetchedReplica, LogOwner] = {}
+
+    def appended(self, replica: FetchedReplica, size: int) -> None:
+        """Count the bytes of a fetch."""
+        self.bytes_in.add(size)
+        self.throttled.charge(replica, size)
 
     def _changed(self, replica: FetchedReplica, event: FetchEvent) -> None:
         self.fetcher_of[replica].log_changed(replica, event)

@@ -3,8 +3,8 @@
 1. Callbacks only, without a task per request. A request leaves in the loop iteration after the response before is
    applied, so that all partitions that became ready in an iteration are in one request.
 2. Memory is bounded by one response (`replica.fetch.response.max.bytes`, or one batch if that is larger).
-3. A partition that cannot be fetched at present leaves the session; the others go on. In a session of partitions that
-   flush first, no request leaves while a flush runs.
+3. A partition that cannot be fetched at present, or waits for the replication quota, leaves the session; the others go
+   on. In a session of partitions that flush first, no request leaves while a flush runs.
 4. The records of a response are used for the partitions that were fetched in the same state and leader epoch when the
    request left.
 
@@ -103,6 +103,10 @@ class LeaderFetcher:
         if replica.must_flush:
             self._flush(replica)
             return
+        pause = self._parts.throttled.pause_s(replica)
+        if pause:
+            self._throttle(replica, pause)
+            return
         replica.since = self._number + 1
         self._session.set(replica.key, replica.position())
         self._send_soon()
@@ -175,7 +179,7 @@ class LeaderFetcher:
         reason = self._session.apply_response(response.error_code, response.session_id, keys)
         if not reason:
             self._phase = Phase.APPLYING
-            steps = apply_response(response, number, self.replicas.get, self, self._parts.bytes_in.add)
+            steps = apply_response(response, number, self.replicas.get, self, self._parts.appended)
             applied = self._host.slicer.run(steps, self._applied)
             self._slice = None if applied.ended else applied
         elif response.error_code in SESSION_ERRORS and not self._link.failures:
@@ -192,6 +196,8 @@ class LeaderFetcher:
             self._pause("the response cannot be applied")
             return
         self._link.failures = 0
+        for replica in self._parts.throttled.waiting(self.replicas.values()):
+            self._throttle(replica, self._parts.throttled.pause_s(replica))
         self._look_up_offsets()
         self._send_soon()
 
@@ -255,7 +261,7 @@ class LeaderFetcher:
         if state is FetchState.DELAYED:
             if replica.fetch.is_reported(error):
                 self._report(replica, error, f"{text}; it is fetched again after a pause")
-            self._delay(replica)
+            self._delay(replica, pause_s(self._host, replica.fetch.failures))
         elif state is FetchState.FAILED:
             # The leader has received the state of the next leader epoch first: so it is in many elections.
             level = logging.INFO if error == KafkaErrorCode.FENCED_LEADER_EPOCH else logging.WARNING
@@ -272,9 +278,14 @@ class LeaderFetcher:
 
     # Pauses and lookups.
 
-    def _delay(self, replica: FetchedReplica) -> None:
+    def _throttle(self, replica: FetchedReplica, delay_s: float) -> None:
+        replica.fetch.apply(FetchEvent.THROTTLED)
+        self._session.remove(replica.key)
+        self._delay(replica, delay_s)
+
+    def _delay(self, replica: FetchedReplica, delay_s: float) -> None:
         step = replica.begin_step()
-        at = self._host.clock.monotonic() + pause_s(self._host, replica.fetch.failures)
+        at = self._host.clock.monotonic() + delay_s
         replica.timer = self._host.clock.call_at(at, self._pause_ended, replica, step)
 
     def _pause_ended(self, replica: FetchedReplica, step: object) -> None:

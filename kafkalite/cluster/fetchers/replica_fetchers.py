@@ -149,6 +149,11 @@ class ReplicaFetchers:
         return int(self._parts.bytes_in.value)
 
     @property
+    def throttled_bytes_in(self) -> int:
+        """Bytes that throttled replicas fetched (type=FollowerReplication, name=byte-rate)."""
+        return self._parts.throttled.bytes
+
+    @property
     def requests(self) -> int:
         """Fetches that were sent."""
         return int(self._parts.requests.value)
@@ -193,5 +198,10 @@ def register_metrics(registry: Registry, fetchers: ReplicaFetchers) -> None:
         "kafkalite_replication_bytes_in",
         "Bytes that were fetched from leaders and appended.",
         lambda each: each.bytes_in,
+    )
+    gauge(
+        "kafkalite_replication_throttled_bytes_in",
+        "Bytes that throttled replicas fetched; see follower.replication.throttled.rate.",
+        lambda each: each.throttled_bytes_in,
     )
     gauge("kafkalite_replica_fetcher_requests", "Fetches that were sent to leaders.", lambda each: each.requests)

@@ -77,7 +77,7 @@ def apply_response(
     number: int,
     find: Callable[[PartitionKey], FetchedReplica | None],
     receiver: ResultReceiver,
-    count_bytes: Callable[[int], object],
+    count_bytes: Callable[[FetchedReplica, int], object],
 ) -> Steps:
     """Apply a response; each step is a slice.
 
@@ -86,7 +86,7 @@ def apply_response(
         number: of its request; a replica that is `since` a later one ignores it.
         find: returns the replica of a key that is fetched, or None.
         receiver: gets the result for each partition.
-        count_bytes: called with the bytes that were appended.
+        count_bytes: called with a replica and its bytes that were appended.
     """
     used = 0
     for topic in response.responses:
@@ -101,7 +101,7 @@ def apply_response(
                 if replica is None or replica.since > number or replica.fetch.state is not FetchState.FETCHING:
                     break
                 at, size = _apply_slice(replica, data, at, receiver)
-                count_bytes(size)
+                count_bytes(replica, size)
                 used += size + PARTITION_BYTES
 
 

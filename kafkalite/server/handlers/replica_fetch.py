@@ -9,11 +9,12 @@ partition is read up to its log end.
 - Records complete a waiting fetch when all partitions of the loop iteration are written, so that one response has them.
 - A higher high watermark is in the next response: with the next records, or after the wait. Only while consumers read
   from the follower it completes the fetch, `WATERMARK_DELAY_S` later, so that records of that time share a response.
+- A throttled replica that is not in sync receives no records while `leader.replication.throttled.rate` is exceeded.
 - Bytes that are not in memory are read ahead in jobs; other partitions with records are answered meanwhile.
 - Fetches are only served on the listener between brokers.
 
 Deviations: Kafka answers a full fetch without records after the wait, visits all partitions, reads before it records,
-and sends the current leaders of KIP-951 also to followers. No replication quotas.
+and sends the current leaders of KIP-951 also to followers.
 Sources: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch of Apache Kafka 3.9.
 """
 
@@ -169,6 +170,8 @@ class ReplicaFetch:
             return self._keep(part, PartitionRead(read_ahead_error(partition, part.fetch_offset, ahead.error)))
         miss = None if ahead is None else ahead.value
         max_bytes = min(part.max_bytes, bytes_left)
+        if self._must_wait(partition):
+            max_bytes, min_one = 0, False
         found = read_to_log_end(partition, part, max_bytes, min_one=min_one, read_ahead=miss)
         if found.miss is not None:
             self._start_read_ahead(part, found.miss)
@@ -179,6 +182,21 @@ class ReplicaFetch:
             if self._session.replica_id not in partition.isr:
                 self._keep(part, found)
         return found
+
+    def _must_wait(self, partition: Partition) -> bool:
+        """Whether the follower of a partition is throttled and not in sync, while the quota is exceeded."""
+        if not self._is_throttled(partition) or self._session.replica_id in partition.isr:
+            return False
+        limit = self._call.context.config.leader_replication_throttled_rate
+        return self._sessions.quota.pause_ms(limit, self._now_ms()) > 0
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        return self._sessions.quota.is_throttled(
+            partition.config.leader_replication_throttled_replicas, partition.index
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._call.context.clock.monotonic() * 1000)
 
     def _keep(self, part: ReplicaPartition, found: PartitionRead) -> PartitionRead:
         """Keep a partition marked: the next fetch visits it again, whether it names it or not."""
@@ -318,6 +336,8 @@ class ReplicaFetch:
         for part, found in news:
             part.update_response(found.error, found.high_watermark, found.log_start_offset)
             self._sessions.bytes_out += found.size
+            if found.size and isinstance(part.handle, Partition) and self._is_throttled(part.handle):
+                self._sessions.quota.charge(found.size, self._now_ms())
             if found.size and part in marked:
                 del marked[part]
                 marked[part] = None

@@ -7,6 +7,7 @@
 | `kafkalite_at_min_isr_partitions` | AtMinIsrPartitionCount: just the minimum, also those with one replica |
 | `kafkalite_offline_replicas` | OfflineReplicaCount: replicas in log directories that have failed |
 | `kafkalite_replication_bytes_out` | ReplicationBytesOutPerSec counts them: records that were sent to followers |
+| `kafkalite_replication_throttled_bytes_out` | LeaderReplication, byte-rate: those of throttled replicas |
 
 The effective minimum is min(min.insync.replicas, replicas). Source: Partition.scala of Apache Kafka 3.9.
 """
@@ -55,6 +56,11 @@ def register_replica_metrics(registry: Registry, replicas: Replicas, sessions: F
         "kafkalite_replication_bytes_out",
         "Bytes of records that were sent to followers.",
         lambda: sessions.of_replicas.bytes_out if isinstance(sessions.of_replicas, ReplicaSessions) else 0,
+    )
+    registry.gauge(
+        "kafkalite_replication_throttled_bytes_out",
+        "Bytes that were sent to throttled replicas; see leader.replication.throttled.rate.",
+        lambda: sessions.of_replicas.quota.bytes if isinstance(sessions.of_replicas, ReplicaSessions) else 0,
     )
 
 

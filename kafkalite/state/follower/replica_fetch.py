@@ -39,7 +39,8 @@ class FetchEvent(Enum):
     RESTART_REQUIRED = "the log must restart at another offset"
     JOB_ENDED = "the log is truncated, or has restarted"
     REFUSED = "this attempt has failed; the next one may succeed"
-    PAUSE_ENDED = "the pause after a failure has ended"
+    THROTTLED = "the replication quota is exceeded"
+    PAUSE_ENDED = "the pause after a failure, or of the quota, has ended"
     FENCED = "the leader has a newer epoch"
     LOG_FAILED = "the log directory is offline"
     NEW_EPOCH = "the controller has sent a newer leader epoch"
@@ -54,6 +55,7 @@ AFTER_FETCH: Mapping[FetchEvent, FetchState] = {
     E.OUT_OF_RANGE: S.LOOKING_UP,
     E.RESTART_REQUIRED: S.RESTARTING,
     E.REFUSED: S.DELAYED,
+    E.THROTTLED: S.DELAYED,
     E.FENCED: S.FAILED,
     E.LOG_FAILED: S.FAILED,
     E.NEW_EPOCH: S.FETCHING,

@@ -2,18 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkalite.cluster.partition.append import Append
 from kafkalite.cluster.partition.leader import Leader
+from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.server.handlers.replica_fetch import ReplicaFetch
 from kafkalite.server.requests.call import OBJECTS_MAX
+from kafkalite.state.quotas.replication_quota import ReplicationQuota
 from kafkalite.state.replica_sessions import ReplicaSessions
 from kafkalite.storage.log.log import Log
+from kafkalite.testing.virtual_clock import VirtualClock
 from tests.kit.scripted_follower import FOLLOWER, LEADER, ScriptedFollower, hosted, lead
 from tests.kit.server import ANSWER_S, Client, Hub, Wire, batch, outcomes, produce_request, stopped_time
 
@@ -441,3 +445,52 @@ async def test_append_between_slices_of_a_fetch_is_found(
     monkeypatch.setattr(ReplicaFetch, "_visited", append_first)
     await follower.fetch(max_wait_ms=3_600_000)
     assert follower.values[T0] == [b"second"] and not appends
+
+
+@pytest.fixture
+def limited(led: Client) -> VirtualClock:
+    """Throttled replicas may receive 1 byte per second; the replica of partition 0 is throttled."""
+    hosted(led.broker, "t").configure(
+        replace(led.broker.config.topic_defaults, leader_replication_throttled_replicas=(f"0:{LEADER}",))
+    )
+    led.broker.config = BrokerConfig({"leader.replication.throttled.rate": "1"})
+    return stopped_time(led.broker)
+
+
+async def test_throttled_replica_that_is_not_in_sync_waits_for_the_quota(
+    led: Client, hub: Hub, limited: VirtualClock
+) -> None:
+    lead(hosted(led.broker, "t"), isr=())
+    follower = ScriptedFollower(hub, led.broker)
+    await follower.fetch(("t", 0, 0), ("t", 1, 0))
+    assert follower.values == {T0: [b"first"], ("t", 1): [b"first"]}
+    await led.produce("t", batch(b"second"), acks=1)
+    await led.produce("t", batch(b"second"), partition=1, acks=1)
+    await follower.fetch(("t", 0, 1), ("t", 1, 1), max_wait_ms=500)
+    assert follower.values == {T0: [b"first"], ("t", 1): [b"first", b"second"]}, "the others do not wait"
+    assert follower.watermarks[T0] == 2
+    await follower.fetch(("t", 1, 2), max_wait_ms=0)
+    follower.send(max_wait_ms=500)
+    hub.pump()
+    assert follower.received() is None
+    limited.advance(500)
+    assert follower.parts(await follower.answer()) == {}
+    limited.advance(600_000)
+    await follower.fetch(max_wait_ms=0)
+    assert follower.values[T0] == [b"first", b"second"]
+    assert sum(len(each) for each in (b"first", b"second")) < quota_of(led).bytes
+
+
+async def test_throttled_replica_in_sync_does_not_wait(led: Client, hub: Hub, limited: VirtualClock) -> None:
+    follower = ScriptedFollower(hub, led.broker)
+    for number in range(3):
+        await follower.fetch(("t", 0, number))
+        await led.produce("t", batch(b"more"), acks=1)
+    assert follower.values[T0] == [b"first", b"more", b"more"]
+    assert quota_of(led).bytes > 0
+
+
+def quota_of(client: Client) -> ReplicationQuota:
+    sessions = client.broker.fetch_sessions.of_replicas
+    assert isinstance(sessions, ReplicaSessions)
+    return sessions.quota

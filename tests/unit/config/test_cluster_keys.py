@@ -50,8 +50,6 @@ WITHOUT_EFFECT = {
     "zookeeper.clientCnxnSocket": "Java class",
     "zookeeper.ssl.truststore.password": "PEM files have none",
     "zookeeper.metadata.migration.min.batch.size": "zookeeper.metadata.migration.enable is refused",
-    "replication.quota.window.num": NOT_ENFORCED,
-    "replication.quota.window.size.seconds": NOT_ENFORCED,
     "initial.broker.registration.timeout.ms": "KRaft",
     "broker.heartbeat.interval.ms": "KRaft",
     "broker.session.timeout.ms": "KRaft",

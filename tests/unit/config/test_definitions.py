@@ -160,6 +160,8 @@ def test_dynamic_keys_are_topic_defaults_or_applied_at_run_time() -> None:
     }
     behind = {synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms}
     live = {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",

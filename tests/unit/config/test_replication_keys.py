@@ -15,6 +15,7 @@ import pytest
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
 from kafkalite.config.keys import ConfigError, Key, Support, Update
+from kafkalite.config.topic import THROTTLED, parse_topic_value
 
 HONOURED = {
     "auto.leader.rebalance.enable": "true",
@@ -22,8 +23,10 @@ HONOURED = {
     "controlled.shutdown.max.retries": "3",
     "controlled.shutdown.retry.backoff.ms": "5000",
     "default.replication.factor": "1",
+    "follower.replication.throttled.rate": str(2**63 - 1),
     "leader.imbalance.check.interval.seconds": "300",
     "leader.imbalance.per.broker.percentage": "10",
+    "leader.replication.throttled.rate": str(2**63 - 1),
     "min.insync.replicas": "1",
     "num.replica.fetchers": "1",
     "offsets.topic.replication.factor": "3",
@@ -36,6 +39,8 @@ HONOURED = {
     "replica.lag.time.max.ms": "30000",
     "replica.selector.class": None,
     "replica.socket.timeout.ms": "30000",
+    "replication.quota.window.num": "11",
+    "replication.quota.window.size.seconds": "1",
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.replication.factor": "3",
     "unclean.leader.election.enable": "false",
@@ -47,23 +52,19 @@ WITHOUT_EFFECT = {
     "delete.records.purgatory.purge.interval.requests": ("1", AT_ONCE),
     "fetch.purgatory.purge.interval.requests": ("1000", AT_ONCE),
     "follower.fetch.last.tiered.offset.enable": ("false", "remote storage, which is refused"),
-    "follower.replication.throttled.rate": (str(2**63 - 1), NOT_ENFORCED),
     "inter.broker.protocol.version": ("3.9-IV0", "always that of Kafka 3.9"),
-    "leader.replication.throttled.rate": (str(2**63 - 1), NOT_ENFORCED),
     "log.dir.failure.timeout.ms": ("30000", "KRaft"),
     "offsets.commit.required.acks": ("-1", "always those of the ISR"),
     "producer.purgatory.purge.interval.requests": ("1000", AT_ONCE),
     "replica.alter.log.dirs.io.max.bytes.per.second": (str(2**63 - 1), NOT_ENFORCED),
     "replica.socket.receive.buffer.bytes": ("65536", "operating system"),
-    "replication.quota.window.num": ("11", NOT_ENFORCED),
-    "replication.quota.window.size.seconds": ("1", NOT_ENFORCED),
     "share.coordinator.state.topic.min.isr": ("2", "share groups are not served"),
     "share.coordinator.state.topic.replication.factor": ("3", "share groups are not served"),
     "unclean.leader.election.interval.ms": ("300000", "KRaft controller"),
 }
 OF_TOPICS = {
-    "follower.replication.throttled.replicas": ("", NOT_ENFORCED),
-    "leader.replication.throttled.replicas": ("", NOT_ENFORCED),
+    "follower.replication.throttled.replicas": ("", None),
+    "leader.replication.throttled.replicas": ("", None),
     "min.insync.replicas": ("1", None),
     "unclean.leader.election.enable": ("false", None),
 }
@@ -104,9 +105,24 @@ def test_keys_of_topics(name: str) -> None:
     key, (default, reason) = TOPIC_KEYS[name], OF_TOPICS[name]
     if reason is None:
         assert (key.support, key.text(key.default)) == (Support.HONOURED, default)
-        assert [synonym.name for synonym in key.synonyms] == [name], "the default is that of the broker"
+        of_broker = [name] if name in BROKER_KEYS else []
+        assert [synonym.name for synonym in key.synonyms] == of_broker, "the default is that of the broker"
     else:
         check_without_effect(key, default, reason)
+
+
+@pytest.mark.parametrize("name", sorted(THROTTLED))
+@pytest.mark.parametrize("text", ["", "*", "0:1", "0:1, 12:3"])
+def test_throttled_replicas(name: str, text: str) -> None:
+    assert parse_topic_value(name, text) == tuple(each.strip() for each in text.split(",") if each)
+
+
+@pytest.mark.parametrize("name", sorted(THROTTLED))
+@pytest.mark.parametrize("text", ["0", "0:", ":1", "0:1:2", "*,0:1", "a:1", "-1:1", "0:1,", "none"])
+def test_wrong_throttled_replicas_are_rejected(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="PARTITION:BROKER") as refused:
+        parse_topic_value(name, text)
+    assert refused.value.key == name
 
 
 def test_keys_that_change_at_run_time_do_so_for_all_brokers() -> None:

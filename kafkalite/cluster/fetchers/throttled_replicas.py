@@ -1,0 +1,55 @@
+"""Lets followers wait that exceed `follower.replication.throttled.rate`.
+
+Source: RemoteLeaderEndPoint.shouldFollowerThrottle of Apache Kafka 3.9.
+"""
+
+from collections.abc import Iterable
+
+from kafkalite.cluster.fetchers.fetched_replica import FetchedReplica
+from kafkalite.cluster.fetchers.host import FetcherHost
+from kafkalite.state.follower.replica_fetch import FetchState
+from kafkalite.state.quotas.replication_quota import ReplicationQuota, replication_windows
+
+
+class ThrottledReplicas:
+    """The replicas of this broker that the replication quota of followers is about.
+
+    Arguments:
+        host: the broker.
+    """
+
+    def __init__(self, host: FetcherHost) -> None:
+        self._host = host
+        config = host.config
+        windows = replication_windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
+        self._quota = ReplicationQuota(host.broker_id, windows)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that throttled replicas have fetched."""
+        return self._quota.bytes
+
+    def charge(self, replica: FetchedReplica, size: int) -> None:
+        """Count bytes that were appended to a replica."""
+        if size and self._is_throttled(replica):
+            self._quota.charge(size, self._now_ms())
+
+    def pause_s(self, replica: FetchedReplica) -> float:
+        """Return how long the next fetch of a replica waits, 0.0 = not at all: it is in sync, or not throttled."""
+        if not replica.lag or not self._is_throttled(replica):
+            return 0.0
+        limit = self._host.config.follower_replication_throttled_rate
+        return self._quota.pause_ms(limit, self._now_ms()) / 1000
+
+    def waiting(self, replicas: Iterable[FetchedReplica]) -> list[FetchedReplica]:
+        """Return those of a fetcher's replicas that leave the next request."""
+        if not self._quota.bytes:  # so it is nearly always
+            return []
+        return [each for each in replicas if each.fetch.state is FetchState.FETCHING and self.pause_s(each)]
+
+    def _is_throttled(self, replica: FetchedReplica) -> bool:
+        partition = replica.partition
+        return self._quota.is_throttled(partition.config.follower_replication_throttled_replicas, partition.index)
+
+    def _now_ms(self) -> int:
+        return int(self._host.clock.monotonic() * 1000)
