@@ -19,6 +19,7 @@ from kafkalite_sdk.compat.aiokafka.lifetime import LoopClient
 from kafkalite_sdk.compat.aiokafka.partitioner import DefaultPartitioner
 from kafkalite_sdk.compat.aiokafka.producer.message_accumulator import BatchBuilder
 from kafkalite_sdk.compat.aiokafka.producer.options import Partitioner, _missing, new_producer
+from kafkalite_sdk.compat.aiokafka.producer.transaction import AuthorizedTransaction, raise_authorization
 from kafkalite_sdk.compat.aiokafka.util import commit_structure_validate
 from kafkalite_sdk.producer.transactions.block import Transaction
 from kafkalite_sdk.producer.transactions.calls import Transactions
@@ -223,8 +224,8 @@ class AIOKafkaProducer(LoopClient):
         await self._transactions().begin((), self._request_timeout_s)
 
     async def commit_transaction(self) -> None:
-        """Commit the open transaction. Raises TransactionAbortedError, ProducerFenced."""
-        await self._transactions().commit(None)
+        """Commit the open transaction. Raises AuthorizationError, TransactionAbortedError, ProducerFenced."""
+        await raise_authorization(self._transactions().commit(None))
 
     async def abort_transaction(self) -> None:
         """Abort the open transaction. Raises ProducerFenced."""
@@ -232,7 +233,7 @@ class AIOKafkaProducer(LoopClient):
 
     def transaction(self) -> Transaction:
         """Return the block of one transaction: `async with producer.transaction():`."""
-        return Transaction(self._transactions(), ())
+        return AuthorizedTransaction(self._transactions(), ())
 
     async def send_offsets_to_transaction(
         self, offsets: "Mapping[TopicPartition, int | tuple[int, str]]", group_id: str
@@ -242,6 +243,10 @@ class AIOKafkaProducer(LoopClient):
         Arguments:
             offsets: offset, or offset and metadata, by partition.
             group_id: the group; its generation is not checked (aiokafka knows no group metadata).
+
+        Raises:
+            AuthorizationError: the user may not commit offsets of the group; the transaction must be aborted.
+            TransactionAbortedError: it must be aborted for another reason. IllegalOperation: none is open.
         """
         transactions = self._transactions()
         _check_open(transactions)
@@ -251,7 +256,7 @@ class AIOKafkaProducer(LoopClient):
             each: OffsetAndMetadata(offset.offset, offset.metadata)
             for each, offset in commit_structure_validate(offsets).items()
         }
-        await transactions.send_offsets(found, group_id, None)
+        await raise_authorization(transactions.send_offsets(found, group_id, None))
 
 
 def _check_open(transactions: Transactions) -> None:
