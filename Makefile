@@ -139,7 +139,7 @@ SECURED = tests/compat tests/story/test_flights.py tests/story/test_flights_grou
 secured: build .venv/stamp-test
 	AGAINST=kafkalite-secured $(BIN)/python -m pytest $(SECURED) --timeout 1800 -o faulthandler_timeout=1860 $(PYTEST_ARGS)
 
-#: make suites    tests of other projects, also with our client in aiokafka's place (AIOKAFKA=checkout FASTSTREAM= CONCURRENT= AMGI= TASKIQ= ARROYO= LIBRDKAFKA= FRANZ_GO=)
+#: make suites    tests of other projects, also with our client in aiokafka's place (AGAINST=kafkalite-secured, AIOKAFKA=checkout FASTSTREAM= CONCURRENT= AMGI= TASKIQ= ARROYO= LIBRDKAFKA= FRANZ_GO=)
 RUN_SUITE = -m tests.suites $(1) $(abspath $($(2))) -q --timeout 120 $(PYTEST_ARGS)
 RUN_FRAMEWORK = $(if $($(2)),.venv-suite-$(1)/bin/python $(call RUN_SUITE,$(1),$(2)))
 SUITE_STAMP = $(if $($(2)),.venv-suite-$(1)/stamp)

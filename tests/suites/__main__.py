@@ -5,7 +5,8 @@
 
 CHECKOUT: a clone of the project, as its source distribution has no tests. Projects on aiokafka get
 `kafkalite_sdk.compat.aiokafka` in its place; CLIENT=aiokafka runs frameworks with aiokafka itself. AGAINST chooses the
-broker, see `tests.kit.brokers`; librdkafka and franz-go have three brokers. The exit code is that of pytest.
+broker, see `tests.kit.brokers`; librdkafka and franz-go have three brokers, or one with SASL_SSL and ACLs. The exit
+code is that of pytest.
 """
 
 import os
@@ -13,9 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kit.brokers import broker_under_test
+from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.secured.logins import is_wanted
+from tests.suites.aiokafka_listeners import broker_with_listeners
 from tests.suites.compiled import COMPILED
 from tests.suites.frameworks import FRAMEWORKS, ON_AIOKAFKA
 
@@ -31,6 +36,8 @@ AIOKAFKA_FILES = (
     "test_admin.py",
     "test_partitioner.py",
 )
+HAS_LISTENERS = AGAINST == "kafkalite"  # those for aiokafka's tests of TLS and SASL
+SECURED = {"num.partitions": "4", "auto.create.topics.enable": "true"}
 OURS = ["kafkalite_sdk.compat.aiokafka", "pytest"]
 
 
@@ -38,8 +45,21 @@ def aiokafka(checkout: Path, directory: Path) -> list[str]:
     """Copy the tests under another name than that of this package; return the arguments of pytest."""
     shutil.copytree(checkout / "tests", directory / "aiokafka_suite")
     (directory / "aiokafka_suite" / "conftest.py").unlink()
-    files = [f"aiokafka_suite/{name}" for name in AIOKAFKA_FILES]
-    return ["-p", "tests.suites.aiokafka_plugin", "-o", "markers=ssl: needs TLS", *files]
+    plugins, files = ["-p", "tests.suites.aiokafka_plugin"], list(AIOKAFKA_FILES)
+    if HAS_LISTENERS:
+        plugins, files = [*plugins, "-p", "tests.suites.aiokafka_security"], [*files, "test_sasl.py"]
+    return [*plugins, "-o", "markers=ssl: needs TLS", *(f"aiokafka_suite/{name}" for name in files)]
+
+
+@contextmanager
+def broker_of(suite: str, directory: Path) -> Iterator[tuple[Broker, dict[str, str]]]:
+    """A running broker, and more variables of the process of the tests."""
+    if suite == "aiokafka" and HAS_LISTENERS:
+        with broker_with_listeners(directory, SETTINGS) as found:
+            yield found
+        return
+    with broker_under_test(directory, SETTINGS if suite == "aiokafka" else {}) as broker:
+        yield broker, {}
 
 
 def command(suite: str, checkout: Path, directory: Path, address: str) -> list[str]:
@@ -47,15 +67,17 @@ def command(suite: str, checkout: Path, directory: Path, address: str) -> list[s
     if suite == "aiokafka":
         return ["pytest", *aiokafka(checkout, directory)]
     ours = suite in ON_AIOKAFKA and os.environ.get("CLIENT") != "aiokafka"
-    return [*(OURS if ours else ["pytest"]), *FRAMEWORKS[suite](checkout, directory, address)]
+    login = ["-p", f"tests.kit.secured.{'sdk_client' if ours else 'clients'}"] if is_wanted() else []
+    return [*(OURS if ours else ["pytest"]), *login, *FRAMEWORKS[suite](checkout, directory, address)]
 
 
 def run_compiled(suite: str, checkout: Path, tests: tuple[str, ...]) -> int:
-    """Run tests of a client that is compiled, on three brokers. Returns 0 if all have passed."""
+    """Run tests of a client that is compiled, on three brokers or a secured one. Returns 0 if all have passed."""
+    against, settings = (AGAINST, SECURED) if is_wanted() else ("kafkalite-cluster", THREE_BROKERS)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "suite"
         directory.mkdir()
-        with broker_under_test(Path(name) / "broker", THREE_BROKERS, "kafkalite-cluster") as broker:
+        with broker_under_test(Path(name) / "broker", settings, against) as broker:
             return COMPILED[suite](checkout, directory, broker.address, tests)
 
 
@@ -63,14 +85,14 @@ def main(suite: str, checkout: str, *arguments: str) -> int:
     """Run a suite. Returns the exit code of pytest."""
     if suite in COMPILED:
         return run_compiled(suite, Path(checkout).resolve(), arguments)
-    settings = SETTINGS if suite == "aiokafka" else {}
-    with tempfile.TemporaryDirectory() as name, broker_under_test(Path(name) / "broker", settings) as broker:
+    with tempfile.TemporaryDirectory() as name, broker_of(suite, Path(name) / "broker") as (broker, variables):
         directory = Path(name) / "suite"
         directory.mkdir()
         line = [sys.executable, "-m", *command(suite, Path(checkout).resolve(), directory, broker.address)]
         line += ["-p", "no:cacheprovider", "--rootdir", str(directory), *arguments]
         environment = {
             **os.environ,
+            **variables,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "sdk")]),
             "KAFKALITE_SUITE_ADDRESS": broker.address,
             "DEFAULT_BROKERS": broker.address,

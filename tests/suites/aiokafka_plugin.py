@@ -26,7 +26,9 @@ from kafkalite_sdk.client.topic_partitions import wait_for_topic
 from kafkalite_sdk.compat import aiokafka
 from kafkalite_sdk.compat.aiokafka.consumer.internals import SubscriptionState
 
-from tests.suites.aiokafka_tests import LEFT_OUT
+from tests.kit.secured import sdk_client  # noqa: F401 - clients log in to a secured broker
+from tests.suites.aiokafka_listeners import TLS_PORT
+from tests.suites.aiokafka_tests import LEFT_OUT, TLS
 
 HOST, _, PORT = os.environ["KAFKALITE_SUITE_ADDRESS"].rpartition(":")
 TIMEOUT_S = 30.0
@@ -141,8 +143,9 @@ def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEvent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of internals."""
-    left_out = [item for item in items if item.originalname in LEFT_OUT]  # type: ignore[attr-defined]
+    """Leave out the tests of internals, and those of TLS without a listener for them."""
+    names = {name for name, reason in LEFT_OUT.items() if reason is not TLS or TLS_PORT not in os.environ}
+    left_out = [item for item in items if item.originalname in names]  # type: ignore[attr-defined]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
     for item in items:

@@ -1,8 +1,9 @@
 """The tests of transactions of clients that are compiled: librdkafka (C and C++) and franz-go (Go).
 
-They need three brokers. A checkout is built in place, once: librdkafka with gcc, franz-go with Go. The test 0098 of
-librdkafka uses Java's producer and RapidJSON: RAPIDJSON names the directory of its headers, without it librdkafka skips
-the test.
+They need three brokers, or a secured one: librdkafka logs in itself, `tests.kit.secured.front` does so for franz-go's
+tests and for Java's producer. A checkout is built in place, once: librdkafka with gcc, franz-go with Go. The test
+0098 of librdkafka uses Java's producer and RapidJSON: RAPIDJSON names the directory of its headers, without it
+librdkafka skips the test.
 """
 
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.kit import jvm
+from tests.kit.secured.logins import is_wanted, librdkafka_login
 
 LIBRDKAFKA_TESTS = ("0098", "0103", "0105", "0129")
 CONF = """metadata.broker.list={address}
@@ -36,7 +38,8 @@ def librdkafka(checkout: Path, directory: Path, address: str, tests: Sequence[st
         subprocess.run(["./configure", f"--CPPFLAGS={flags}"], cwd=checkout, check=True)
     for command in (["make", "libs"], ["make", "-C", "tests", "test-runner"]):
         subprocess.run(command, cwd=checkout, check=True)
-    (directory / "test.conf").write_text(CONF.format(address=address))
+    login = "".join(f"{key}={value}\n" for key, value in librdkafka_login(address).items())
+    (directory / "test.conf").write_text(CONF.format(address=address) + login)
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": f"{checkout / 'src'}:{checkout / 'src-cpp'}",
@@ -71,7 +74,9 @@ def franz_go(checkout: Path, directory: Path, address: str, tests: Sequence[str]
         address: of a broker.
         tests: patterns of names, none = the EOS ETL. KGO_TEST_RECORDS sets the number of its records.
     """
-    environment = {"KGO_TEST_RECORDS": RECORDS, "KGO_LOG_LEVEL": "none", **os.environ, "KGO_SEEDS": address}
+    replicas = "1" if is_wanted() else "3"
+    defaults = {"KGO_TEST_RECORDS": RECORDS, "KGO_TEST_RF": replicas, "KGO_LOG_LEVEL": "none"}
+    environment = {**defaults, **os.environ, "KGO_SEEDS": address}
     command = ["go", "test", "-count=1", "-v", "-run", "|".join(tests or ["^TestTxnEtl$"]), "./pkg/kgo"]
     return subprocess.run(command, cwd=checkout, env=environment, check=False).returncode
 

@@ -15,10 +15,9 @@ from typing import Any
 import aiokafka.client
 import confluent_kafka
 import confluent_kafka.admin
-from kafkalite_sdk.client.cluster_client import ClusterClient
-from kafkalite_sdk.client.security import Security, parse_security
 
-from tests.kit.secured.logins import MECHANISM, PASSWORD, PROTOCOL, USER, cafile_of, is_wanted
+from tests.kit.secured import sdk_client  # noqa: F401 - it changes the SDK's client
+from tests.kit.secured.logins import MECHANISM, PASSWORD, PROTOCOL, USER, cafile_of, is_wanted, librdkafka_login
 
 with warnings.catch_warnings():
     # It loads its schemas with importlib.resources.read_text, deprecated from Python 3.11 to 3.12.
@@ -28,17 +27,9 @@ with warnings.catch_warnings():
 
 def librdkafka(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings of a client of librdkafka, with a login if it needs one."""
-    cafile = cafile_of(settings.get("bootstrap.servers", ""))
-    if cafile is None or "security.protocol" in settings:
+    if "security.protocol" in settings:
         return settings
-    return {
-        **settings,
-        "security.protocol": PROTOCOL,
-        "ssl.ca.location": cafile,
-        "sasl.mechanism": MECHANISM,
-        "sasl.username": USER,
-        "sasl.password": PASSWORD,
-    }
+    return {**settings, **librdkafka_login(settings.get("bootstrap.servers", ""))}
 
 
 def of_kafka_python(settings: dict[str, Any]) -> dict[str, Any]:
@@ -54,15 +45,6 @@ def of_kafka_python(settings: dict[str, Any]) -> dict[str, Any]:
         "sasl_plain_username": USER,
         "sasl_plain_password": PASSWORD,
     }
-
-
-def of_sdk(client: ClusterClient) -> None:
-    """The same for a client of the SDK, which has its settings."""
-    cafile = cafile_of([f"{host}:{port}" for host, port in client.settings.bootstrap])
-    if cafile is not None and client.settings.security == Security():
-        login = {"sasl_mechanism": MECHANISM, "sasl_username": USER, "sasl_password": PASSWORD}
-        security = parse_security({"security_protocol": PROTOCOL, "ssl_cafile": cafile, **login})
-        client.settings = client.settings._replace(security=security)
 
 
 def given_to_librdkafka(create: Callable[..., None]) -> Callable[..., None]:
@@ -86,17 +68,6 @@ def changed(create: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-def followed(create: Callable[..., None]) -> Callable[..., None]:
-    """`__init__` of the SDK's client."""
-
-    @functools.wraps(create)
-    def __init__(self: ClusterClient, *given: Any, **named: Any) -> None:
-        create(self, *given, **named)
-        of_sdk(self)
-
-    return __init__
-
-
 def install() -> None:
     """Change the classes of this process."""
     for name in ("Producer", "Consumer"):  # in C: methods cannot be replaced
@@ -106,7 +77,6 @@ def install() -> None:
     admin.__init__ = given_to_librdkafka(admin.__init__)
     for cls in (aiokafka.client.AIOKafkaClient, kafka.KafkaProducer, kafka.KafkaConsumer, kafka.KafkaAdminClient):
         cls.__init__ = changed(cls.__init__)
-    ClusterClient.__init__ = followed(ClusterClient.__init__)  # type: ignore[method-assign]
 
 
 if is_wanted():

@@ -47,6 +47,20 @@ def cafile_of(addresses: str | Iterable[str]) -> str | None:
     return None
 
 
+def librdkafka_login(address: str) -> dict[str, str]:
+    """The settings of librdkafka's clients for a login, none for a broker that is not secured."""
+    cafile = cafile_of(address)
+    if cafile is None:
+        return {}
+    return {
+        "security.protocol": PROTOCOL,
+        "ssl.ca.location": cafile,
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
+
+
 def java_login(address: str) -> dict[str, str]:
     """The settings of Java's clients for a login, none for a broker that is not secured."""
     cafile = cafile_of(address)

@@ -1,0 +1,64 @@
+"""The broker of aiokafka's own tests of SASL and TLS: its listeners, certificates and users."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkalite.config.jaas import MODULES
+from tests.kit.brokers import Broker, Kafkalite
+from tests.kit.certificates import Authority
+from tests.kit.ports import free_port
+from tests.kit.secured.listener import AUTHORIZER
+
+KEY_PASSWORD = "abcdefgh"
+CERTIFICATES, TLS_PORT, SASL_PORT = (f"KAFKALITE_SUITE_{each}" for each in ("CERTIFICATES", "TLS_PORT", "SASL_PORT"))
+JAAS = {"PLAIN": ' required user_test="test";', "SCRAM-SHA-256": " required;"}
+
+
+@contextmanager
+def broker_with_listeners(directory: Path, settings: Mapping[str, str]) -> Iterator[tuple[Broker, dict[str, str]]]:
+    """A running broker with listeners for plaintext, TLS and SASL; and the variables of the process of the tests.
+
+    Arguments:
+        directory: for its data, log and certificates.
+        settings: more settings of the broker.
+    """
+    broker = Kafkalite(directory, settings)
+    ports = {"PLAINTEXT": broker.port, "SSL": free_port(), "SASL_PLAINTEXT": free_port()}
+    certificates = directory / "tls"
+    listeners = ",".join(f"{name}://{broker.host}:{port}" for name, port in ports.items())
+    broker.settings |= {"listeners": listeners, **tls(certificates), **sasl()}
+    try:
+        broker.start()
+        variables = {TLS_PORT: str(ports["SSL"]), SASL_PORT: str(ports["SASL_PLAINTEXT"])}
+        yield broker, {**variables, CERTIFICATES: str(certificates)}
+    finally:
+        broker.close()
+
+
+def tls(folder: Path) -> dict[str, str]:
+    """Create certificates, under the names that the tests expect; return the settings of the broker."""
+    authority = Authority(folder)
+    client = authority.issue("client", password=KEY_PASSWORD)
+    for each in (client.cert, authority.cert):
+        each.with_suffix(".crt").write_bytes(each.read_bytes())
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker").bundle()),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.cert),
+        "ssl.client.auth": "required",
+    }
+
+
+def sasl() -> dict[str, str]:
+    """The settings of logins and ACLs: clients of the plaintext listener are super users."""
+    prefix = "listener.name.sasl_plaintext"
+    jaas = {f"{prefix}.{name.lower()}.sasl.jaas.config": MODULES[name] + options for name, options in JAAS.items()}
+    return {
+        **jaas,
+        "sasl.enabled.mechanisms": ",".join(JAAS),
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
