@@ -13,7 +13,6 @@ Sources: ReplicaManager.handleProduceAppend and AddPartitionsToTxnManager.java o
 """
 
 import struct
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -121,7 +120,7 @@ class WaitingBatches:
     def __init__(self, partition: VerifyingPartition, checks: TransactionChecks) -> None:
         self._partition = partition
         self._checks = checks
-        self._queues: dict[int, deque[Append]] = {}  # by producer id; the check of the first one is in progress
+        self._queues: dict[int, list[Append]] = {}  # by producer id; the check of the first one is in progress
         self._answered: list[Append] = []  # while a job is running
 
     def __len__(self) -> int:
@@ -135,15 +134,17 @@ class WaitingBatches:
             append.keep()
             waiting = WaitingBatch(waiting, validation, *PRODUCER.unpack_from(append.batch, PRODUCER_AT))
             append.transaction = waiting
-        queue = self._queues.setdefault(waiting.producer_id, deque())
-        queue.append(append)
-        if len(queue) == 1:
-            try:
-                self._check(append, waiting)
-            except Exception:
-                if self._is_first(append, waiting):
-                    del self._queues[waiting.producer_id]
-                raise
+        queue = self._queues.get(waiting.producer_id)
+        if queue is not None:
+            queue.append(append)
+            return
+        self._queues[waiting.producer_id] = [append]
+        try:
+            self._check(append, waiting)
+        except Exception:
+            if self._is_first(append, waiting):
+                del self._queues[waiting.producer_id]
+            raise
 
     def _check(self, append: Append, waiting: WaitingBatch) -> None:
         partition, transaction = self._partition, waiting.transaction

@@ -1,6 +1,7 @@
 """One question whether a partition is in a transaction: what is asked, and where its result goes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kafkalite.model import TopicPartition
@@ -20,6 +21,10 @@ class TransactionKey(NamedTuple):
     add: bool
 
 
+# Without the Python frame of `TransactionKey(...)`: a request may have a check per partition.
+transaction_key: Callable[[tuple[str, int, int, bool]], TransactionKey] = partial(tuple.__new__, TransactionKey)
+
+
 class Check:
     """One check.
 
@@ -28,9 +33,12 @@ class Check:
         partition: to verify or to add.
         then: called with the result.
         begun: the time of its begin, in seconds of the monotonic clock.
+
+    Attributes:
+        then: None once the result was reported.
     """
 
-    __slots__ = ("_then", "begun", "key", "partition")
+    __slots__ = ("begun", "key", "partition", "then")
 
     def __init__(
         self, key: TransactionKey, partition: TopicPartition, then: Callable[[int], None], begun: float
@@ -38,16 +46,11 @@ class Check:
         self.key = key
         self.partition = partition
         self.begun = begun
-        self._then: Callable[[int], None] | None = then
-
-    @property
-    def ended(self) -> bool:
-        """Whether the result was reported."""
-        return self._then is None
+        self.then: Callable[[int], None] | None = then
 
     def end(self, error: int) -> None:
         """Report a Kafka error code or 0; a second end has no effect."""
-        then, self._then = self._then, None
+        then, self.then = self.then, None
         if then is not None:
             then(error)
 
@@ -57,8 +60,10 @@ class Pause(NamedTuple):
 
     Arguments:
         end: in seconds of the monotonic clock.
+        begun_min: checks that have begun before, by the same clock, are not repeated.
         checks: that are repeated.
     """
 
     end: float
+    begun_min: float
     checks: list[Check]

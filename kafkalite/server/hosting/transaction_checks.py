@@ -29,7 +29,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.server.hosting.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from kafkalite.server.hosting.transaction_check import Check, Pause, TransactionKey
+from kafkalite.server.hosting.transaction_check import Check, Pause, TransactionKey, transaction_key
 from kafkalite.state.transactions.requests import AddPartitions, VerifyPartitions
 from kafkalite.state.transactions.states import TransactionVersion
 
@@ -107,11 +107,17 @@ class TransactionChecks:
             then: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
                 `request.timeout.ms`.
         """
-        key = TransactionKey(transactional_id, producer_id, epoch, add)
+        key = transaction_key((transactional_id, producer_id, epoch, add))
         check = Check(key, partition, then, self._host.clock.monotonic())
+        if not self._open:  # else an earlier check has an earlier deadline
+            self._deadline.lower(self._deadline_of(check))
         self._open[check] = None
-        self._deadline.lower(self._deadline_of(check))
-        if key not in self._paused or self._repeat(key, [check]):
+        pause = self._paused.get(key)
+        if pause is not None and check.begun >= pause.begun_min:
+            pause.checks.append(check)
+        elif key in self._local and not self._closed:
+            self._local[key].append(check)
+        else:
             self._begin(key, [check])
 
     def close(self) -> None:
@@ -119,6 +125,7 @@ class TransactionChecks:
         self._closed = True
         self._manager.close()
         self._deadline.cancel()
+        self._paused.clear()
         checks, self._open = self._open, {}
         end_each(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, checks)
 
@@ -144,11 +151,12 @@ class TransactionChecks:
                 ended.append((check, error))
         for key, checks in concurrent.items():
             ended += ((check, KafkaErrorCode.CONCURRENT_TRANSACTIONS) for check in self._repeat(key, checks))
-        call_each(lambda result: self._end(*result), ended)
+        call_each(lambda result: self._end(result[1], result[0]), ended)
 
-    def _end(self, check: Check, error: int) -> None:
+    def _end(self, error: int, check: Check) -> None:
         self._open.pop(check, None)
-        self.failures += bool(error) and not check.ended
+        if error and check.then is not None:
+            self.failures += 1
         check.end(error)
 
     def _repeat(self, key: TransactionKey, checks: list[Check]) -> list[Check]:
@@ -159,18 +167,22 @@ class TransactionChecks:
             now = self._host.clock.monotonic()
             waited_ms = (now - checks[0].begun) * 1000
             pause_ms = min(waited_ms + FIRST_PAUSE_MS, config.add_partitions_to_txn_retry_backoff_ms)
-            pause = Pause(now + pause_ms / 1000, [])
-        limit_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
-        begun_min = math.inf if self._closed else pause.end - limit_ms / 1000
-        repeated = [check for check in checks if check.begun >= begun_min and not check.ended]
+            limit_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
+            end = now + pause_ms / 1000
+            pause = Pause(end, math.inf if self._closed else end - limit_ms / 1000, [])
+        begun_min = pause.begun_min
+        repeated = [check for check in checks if check.begun >= begun_min and check.then is not None]
         if repeated and not pause.checks:
             self._paused[key] = pause
             self._host.clock.call_at(pause.end, self._begin_again, key)
         pause.checks.extend(repeated)
-        return [check for check in checks if check.begun < begun_min or check.ended]
+        if len(repeated) == len(checks):
+            return []
+        return [check for check in checks if check.begun < begun_min or check.then is None]
 
     def _begin_again(self, key: TransactionKey) -> None:
-        checks = [check for check in self._paused.pop(key).checks if not check.ended]
+        pause = self._paused.pop(key, None)
+        checks = [] if pause is None else [check for check in pause.checks if check.then is not None]
         if checks:
             self._writing(partial(self._begin, key, checks))
 
@@ -213,7 +225,7 @@ class TransactionChecks:
 
     def _call(self, key: TransactionKey, checks: list[Check]) -> None:
         self._local[key] = []
-        partitions = frozenset(check.partition for check in checks)
+        partitions = frozenset([check.partition for check in checks])
         ended = partial(self._answered_here, key, checks)
         try:
             if key.add:
@@ -229,19 +241,24 @@ class TransactionChecks:
                 self._answered_here(key, checks, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _answered_here(self, key: TransactionKey, checks: list[Check], error: int) -> None:
-        self._ended_here(key, [(check, error) for check in checks])
+        self._ended_here(key, partial(self._use_error, key, checks, error))
 
     def _verified_here(self, key: TransactionKey, checks: list[Check], errors: Errors) -> None:
-        self._ended_here(key, [(check, errors[check.partition]) for check in checks])
+        self._ended_here(key, partial(self._use, [(check, errors[check.partition]) for check in checks]))
 
-    def _ended_here(self, key: TransactionKey, results: list[tuple[Check, int]]) -> None:
-        following = [check for check in self._local.pop(key, ()) if not check.ended]
+    def _use_error(self, key: TransactionKey, checks: list[Check], error: int) -> None:
+        """Do as `_use` with one error code, or 0, of all these checks."""
+        if error == KafkaErrorCode.CONCURRENT_TRANSACTIONS and key.add:
+            checks = self._repeat(key, checks)
+        call_each(partial(self._end, error), checks)
+
+    def _ended_here(self, key: TransactionKey, use_result: Callable[[], object]) -> None:
+        """Use the result of a call; checks that begin meanwhile follow in the next one, too."""
         try:
-            self._use(results)
+            use_result()
         finally:
-            if key in self._local:
-                self._local[key] += following
-            elif following:
+            following = [check for check in self._local.pop(key, ()) if check.then is not None]
+            if following:
                 self._call(key, following)
 
 
