@@ -229,8 +229,10 @@ class Partition(PartitionState):
         try:
             if error:
                 call_each(lambda append: append.reject(error), unwritten)
+            elif log.log_end_offset >= self.hold_at:
+                self._hold(unwritten, log, size)
             else:
-                self._written(unwritten, log, size)
+                self.answer(unwritten, log, log.log_end_offset, size)
         except Exception as failure:
             self._broken_behind_write(unwritten, failure)
 
@@ -239,12 +241,6 @@ class Partition(PartitionState):
         unwritten, self._unwritten = self._unwritten, []
         if self.log is not None:
             abandon(self.log, unwritten)
-
-    def _written(self, appends: list[Append], log: Log, size: int) -> None:
-        if log.log_end_offset >= self.hold_at:
-            self._hold(appends, log, size)
-        else:
-            self.answer(appends, log, log.log_end_offset, size)
 
     def _hold(self, appends: list[Append], log: Log, size: int) -> None:
         leader = self.role
@@ -276,8 +272,13 @@ class Partition(PartitionState):
         log_start_offset = log.log_start_offset
         for append in appends:
             append.log_start_offset = log_start_offset
-        finish = appends[0].finish if len(appends) == 1 else partial(call_each, Append.finish, appends)
-        call_all(finish, partial(self.readable_grew, size))
+        try:
+            if len(appends) == 1:
+                appends[0].finish()
+            else:
+                call_each(Append.finish, appends)
+        finally:
+            self.readable_grew(size)
 
     def readable_grew(self, size: int) -> None:
         """Complete the delayed fetches that `size` more readable bytes satisfy; exceptions are reported."""
@@ -292,10 +293,11 @@ class Partition(PartitionState):
     def _unstable_grew(self, size: int) -> None:
         stable, before = self.last_stable_offset, self._stable
         self._stable = stable
-        call_each(
-            lambda waiter: waiter.unstable_bytes_appended(size, stable_moved=stable > before),
-            list(self.delayed_fetches),
-        )
+        if self.delayed_fetches:
+            call_each(
+                lambda waiter: waiter.unstable_bytes_appended(size, stable_moved=stable > before),
+                list(self.delayed_fetches),
+            )
 
     def wake_fetches(self) -> None:
         """Complete all delayed fetches with the records that exist; exceptions are reported."""

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.callbacks import Completion, FanIn
 from kafkalite.clock import Clock, Outcome
-from kafkalite.cluster.metadata.image import UNASSIGNED_ID
 from kafkalite.cluster.partition.append import Append, OwnAppend
-from kafkalite.cluster.partition.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.topics.internal_topics import INTERNAL_TOPICS, OFFSETS
 from kafkalite.errors import KafkaErrorCode
@@ -90,7 +88,7 @@ class MarkerWriter:
         written = FanIn[int](len(each), lambda errors: then(dict(zip(each, errors, strict=True))))
         batch = marker.build(self._host.clock.wall_ms())
         for at, partition in enumerate(each):
-            self._write_one(marker, batch, partition, partial(written.put, at))
+            self._write_one(marker, batch, partition, written, at)
             yield
 
     def _writing(self, steps: Steps) -> Steps:
@@ -100,32 +98,34 @@ class MarkerWriter:
         self._host.replicas.write_pending()
 
     def _write_one(
-        self, marker: TransactionMarker, batch: bytes, partition: TopicPartition, put: Callable[[int], None]
+        self, marker: TransactionMarker, batch: bytes, partition: TopicPartition, written: FanIn[int], at: int
     ) -> None:
-        topic, index = partition
+        topic = partition.topic
         if topic in INTERNAL_TOPICS and topic != OFFSETS.name:
-            put(KafkaErrorCode.INVALID_TOPIC_EXCEPTION)
+            written.put(at, KafkaErrorCode.INVALID_TOPIC_EXCEPTION)
             return
-        found = self._host.replicas.partition(topic, UNASSIGNED_ID, index, by_id=False)
-        if not isinstance(found, Partition):
-            put(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        found = self._host.replicas.hosted_partition(partition)
+        if found is None:
+            written.put(at, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif found.error:
-            put(found.error)
+            written.put(at, found.error)
         elif topic != OFFSETS.name:
-            append = OwnAppend(bytearray(batch), partial(put_error, put), marker_version=marker.version)
-            found.append_internal(append)
+            found.append_internal(OwnAppend(bytearray(batch), partial(put_error, written, at), None, marker.version))
         else:
-            self._host.groups.end_transaction(index, marker, Completion(put, partial(put_coordinator_error, put)))
+            put = partial(written.put, at)
+            completion = Completion(put, partial(put_coordinator_error, put))
+            self._host.groups.end_transaction(partition.partition, marker, completion)
 
 
-def put_error(put: Callable[[int], None], append: Append) -> None:
+def put_error(written: FanIn[int], at: int, append: Append) -> None:
     """Use the error of an append.
 
     Arguments:
-        put: receives it.
+        written: receives it.
+        at: the index of the partition.
         append: has ended.
     """
-    put(append.error)
+    written.put(at, append.error)
 
 
 def put_coordinator_error(put: Callable[[int], None], error: int) -> None:
