@@ -98,6 +98,16 @@ class Replicas:
             self._checks = self.make_checks()
         return self._checks
 
+    def transaction_completed(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        """Repeat the checks of the next transaction, which wait for the end of the previous one.
+
+        Arguments:
+            transactional_id: of a transaction that is complete.
+            producer_id, epoch: of the next one.
+        """
+        if self._checks is not None:
+            self._checks.transaction_completed(transactional_id, producer_id, epoch)
+
     def close_checks(self) -> None:
         """End what waits for coordinators of transactions."""
         if self._checks is not None:

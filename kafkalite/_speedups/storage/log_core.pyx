@@ -319,16 +319,19 @@ cdef class LogCore:
         """
         return self.producers.marker_error(producer_id, epoch, coordinator_epoch, version)
 
-    def begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
+    def begin_verification(
+        self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds, Verification before=None
+    ):
         """Return the `Verification` with which a batch may open a transaction after the coordinator's answer.
 
         Arguments:
             producer_id, epoch, sequence: of the batch; a batch of the broker has sequence -1.
             adds: whether the coordinator adds the partition to the transaction (TV2), else it verifies it.
+            before: of the same attempt, whose question is repeated; it is returned unless a marker has removed it.
 
         Source: UnifiedLog.maybeStartTransactionVerification.
         """
-        return self.producers.begin_verification(producer_id, epoch, sequence, adds)
+        return self.producers.begin_verification(producer_id, epoch, sequence, adds, before)
 
     def end_verification(self, int64_t producer_id, Verification verification not None):
         """End an attempt that the coordinator has rejected for ever: it does not know the producer or its epoch.

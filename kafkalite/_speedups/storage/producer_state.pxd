@@ -69,7 +69,9 @@ cdef class ProducerState:
         self, const BatchHeader *header, const EndMarker *marker, bint client, Verification verification, int version
     ) except? -1000
     cdef bint is_early(self, Producer entry, const BatchHeader *header) except -1
-    cdef Verification begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
+    cdef Verification begin_verification(
+        self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds, Verification before
+    )
     cdef int end_verification(self, int64_t producer_id, Verification verification) except -1
     cdef int transaction_error(
         self, Producer entry, int64_t producer_id, int16_t epoch, Verification verification

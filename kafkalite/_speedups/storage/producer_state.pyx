@@ -325,9 +325,13 @@ cdef class ProducerState:
         cdef Verification found = self.verifications.get(header.producer_id)
         return found is not None and found.rejects(entry, header.base_sequence)
 
-    cdef Verification begin_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
-        """The verification of a batch; see invariants 6 and 7."""
+    cdef Verification begin_verification(
+        self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds, Verification before
+    ):
+        """The verification of a batch, `before` if its attempt still has that one; see invariants 6 and 7."""
         cdef Verification found = self.verifications.get(producer_id)
+        if found is not None and found is before:
+            return found
         if found is None:
             found = self.verifications[producer_id] = Verification.__new__(Verification, epoch, sequence, adds)
         else:

@@ -74,6 +74,7 @@ class TransactionChecks(Protocol):
         *,
         add: bool,
         then: Callable[[int], None],
+        again: Callable[[], None] | None = None,
     ) -> None:
         """Verify that a partition is in an open transaction, or add it.
 
@@ -83,6 +84,15 @@ class TransactionChecks(Protocol):
             add: whether the partition is added.
             then: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
                 `request.timeout.ms`.
+            again: called before each repetition of the question.
+        """
+
+    def transaction_completed(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        """Repeat the checks that wait for the end of the previous transaction now.
+
+        Arguments:
+            transactional_id: of a transaction that is complete.
+            producer_id, epoch: of the next one.
         """
 
     def write_pending(self) -> None:
@@ -161,7 +171,17 @@ class WaitingBatches:
             TopicPartition(partition.topic, partition.index),
             add=adds,
             then=partial(self._end_check, append, waiting),
+            again=partial(self._renew, append, waiting) if adds else None,
         )
+
+    def _renew(self, append: Append, waiting: WaitingBatch) -> None:
+        """Begin another verification where a marker of the previous transaction has removed it: the coordinator is
+        asked after that marker.
+        """
+        log = self._partition.log
+        if log is not None and self._is_first(append, waiting):
+            producer_id, epoch, sequence = waiting.producer_id, waiting.epoch, waiting.sequence
+            waiting.verification = log.begin_verification(producer_id, epoch, sequence, True, waiting.verification)
 
     def _is_first(self, append: Append, waiting: WaitingBatch) -> bool:
         queue = self._queues.get(waiting.producer_id)
@@ -171,7 +191,8 @@ class WaitingBatches:
         """The coordinator has answered with an error code or 0."""
         if error:
             end_attempt(self._partition.log, waiting.producer_id, waiting.verification, error)
-        if not self._is_first(append, waiting):
+        queue = self._queues.get(waiting.producer_id)
+        if queue is None or queue[0] is not append:
             return
         waiting.error = error
         if self._partition.is_in_job:
@@ -209,6 +230,9 @@ class WaitingBatches:
             self._check(self._queues[waiting.producer_id][0], waiting)
             return
         queue = self._queues.pop(waiting.producer_id)
+        if not waiting.error and len(queue) == 1:
+            self._partition.append_waiting(queue[0])
+            return
         if not waiting.error:
             call_each(self._partition.append_waiting, queue)
             return

@@ -240,6 +240,7 @@ class MarkerSender:
 
         refused = partial(self._not_completed, transaction)
         self._submit(transaction.state_partition, complete, Completion(completed, refused))
+        self._host.replicas.transaction_completed(request.transactional_id, request.producer_id, request.epoch)
 
     def _not_completed(self, transaction: SentTransaction, error: int) -> None:
         """The shard accepts no records now, or it is being loaded: then the machine sends the transaction again."""

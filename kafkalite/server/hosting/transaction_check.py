@@ -32,19 +32,26 @@ class Check:
         key: of its transaction.
         partition: to verify or to add.
         then: called with the result.
+        again: called before each repetition.
         begun: the time of its begin, in seconds of the monotonic clock.
 
     Attributes:
         then: None once the result was reported.
     """
 
-    __slots__ = ("begun", "key", "partition", "then")
+    __slots__ = ("again", "begun", "key", "partition", "then")
 
     def __init__(
-        self, key: TransactionKey, partition: TopicPartition, then: Callable[[int], None], begun: float
+        self,
+        key: TransactionKey,
+        partition: TopicPartition,
+        then: Callable[[int], None],
+        again: Callable[[], None] | None,
+        begun: float,
     ) -> None:
         self.key = key
         self.partition = partition
+        self.again = again
         self.begun = begun
         self.then: Callable[[int], None] | None = then
 

@@ -14,6 +14,7 @@ Source: ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviation: there
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import takewhile
@@ -97,6 +98,7 @@ class TransactionChecks:
         *,
         add: bool,
         then: Callable[[int], None],
+        again: Callable[[], None] | None = None,
     ) -> None:
         """Verify that a partition is in an open transaction, or add it.
 
@@ -106,9 +108,10 @@ class TransactionChecks:
             add: whether the partition is added.
             then: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
                 `request.timeout.ms`.
+            again: called before each repetition of the question.
         """
         key = transaction_key((transactional_id, producer_id, epoch, add))
-        check = Check(key, partition, then, self._host.clock.monotonic())
+        check = Check(key, partition, then, again, self._host.clock.monotonic())
         if not self._open:  # else an earlier check has an earlier deadline
             self._deadline.lower(self._deadline_of(check))
         self._open[check] = None
@@ -119,6 +122,15 @@ class TransactionChecks:
             self._local[key].append(check)
         else:
             self._begin(key, [check])
+
+    def transaction_completed(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        """End the pause of the checks of the next transaction.
+
+        Arguments:
+            transactional_id: of a transaction that this broker has completed.
+            producer_id, epoch: of the next one.
+        """
+        self._begin_again(transaction_key((transactional_id, producer_id, epoch, True)))
 
     def close(self) -> None:
         """End all checks with COORDINATOR_NOT_AVAILABLE, and later ones at once."""
@@ -184,7 +196,13 @@ class TransactionChecks:
         pause = self._paused.pop(key, None)
         checks = [] if pause is None else [check for check in pause.checks if check.then is not None]
         if checks:
-            self._writing(partial(self._begin, key, checks))
+            self._writing(partial(self._ask_again, key, checks))
+
+    def _ask_again(self, key: TransactionKey, checks: list[Check]) -> None:
+        try:
+            call_each(operator.call, [check.again for check in checks if check.again is not None])
+        finally:
+            self._begin(key, checks)
 
     def _writing(self, step: Callable[[], object]) -> None:
         """Do a step outside a loop iteration, and write what it appends."""

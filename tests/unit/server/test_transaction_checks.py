@@ -133,6 +133,21 @@ def test_partitions_of_a_transaction_are_one_call_after_the_first(host: Host) ->
     assert host.taken() == [(str(index), 0) for index in range(1_000)]
 
 
+def test_checks_that_begin_with_a_result_are_one_call(host: Host) -> None:
+    """Markers of the previous transaction have removed the verifications: the check of each partition is repeated."""
+
+    def begin_again(index: int) -> None:
+        host.checks.check("id", 7, 0, partition(index), add=True, then=lambda _: host.check(str(index), index))
+
+    for index in range(100):
+        begin_again(index)
+    for _ in range(2):
+        host.transactions.commands.pop()[1].answer(0)
+    assert [len(command.partitions) for command, _ in host.transactions.commands] == [99]
+    host.transactions.commands.pop()[1].answer(0)
+    assert host.taken() == [(str(index), 0) for index in range(100)]
+
+
 def test_other_transactions_do_not_wait(host: Host) -> None:
     host.check("a", key="one")
     host.check("b", key="two")
@@ -176,6 +191,52 @@ def test_concurrent_transactions_are_repeated_with_growing_pauses(host: Host) ->
     host.clock.advance(21)
     assert host.taken() == [("a", 0)]
     assert host.replicas.writes == 6, "a timer is outside of a loop iteration"
+
+
+def test_end_of_the_previous_transaction_repeats_its_checks_at_once(host: Host) -> None:
+    host.transactions.answer_now = Error.CONCURRENT_TRANSACTIONS
+    for index in range(2):
+        host.check(str(index), index)
+    host.check("other", key="other")
+    host.transactions.answer_now = 0
+    host.checks.transaction_completed("id", 7, 1)
+    assert host.taken() == [], "of another epoch"
+    host.checks.transaction_completed("id", 7, 0)
+    assert host.taken() == [("0", 0), ("1", 0)]
+    assert host.replicas.writes == 1
+    host.clock.advance(1)
+    assert host.taken() == [("other", 0)]
+
+
+def test_check_is_informed_before_each_repetition(host: Host) -> None:
+    host.transactions.answer_now = Error.CONCURRENT_TRANSACTIONS
+    asked: list[int] = []
+    for index in range(2):
+        host.checks.check(
+            "id",
+            7,
+            0,
+            partition(index),
+            add=True,
+            then=lambda error: host.results.append(("", error)),
+            again=lambda: asked.append(len(host.transactions.commands)),
+        )
+    host.clock.advance(1)
+    assert asked == [1, 1], "before the second question"
+    host.transactions.answer_now = 0
+    host.clock.advance(2)
+    assert asked == [1, 1, 2, 2]
+    assert host.taken() == [("", 0)] * 2
+
+
+def test_close_ends_checks_in_a_pause_once(host: Host) -> None:
+    host.transactions.answer_now = Error.CONCURRENT_TRANSACTIONS
+    host.check("a")
+    host.checks.close()
+    host.check("b")
+    assert host.taken() == [(name, Error.COORDINATOR_NOT_AVAILABLE) for name in "ab"]
+    host.clock.advance(100)
+    assert host.taken() == [] and len(host.transactions.commands) == 1
 
 
 @pytest.mark.parametrize("leader", [HERE, OTHER])

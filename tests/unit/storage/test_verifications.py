@@ -90,6 +90,16 @@ def test_late_answer_does_not_open_the_next_transaction(producer: Producer) -> N
     assert producer.send(0, following) == 1
 
 
+def test_repeated_question_keeps_its_verification_until_a_marker(producer: Producer) -> None:
+    first = producer.verify(0)
+    assert producer.log.begin_verification(7, 0, 0, producer.adds, first) is first
+    producer.end()
+    following = producer.log.begin_verification(7, 0, 0, producer.adds, first)
+    assert following is not first
+    assert producer.send(0, first) == INVALID_TXN_STATE
+    assert producer.send(0, following) == 1
+
+
 def test_first_append_ends_the_attempts_of_its_transaction(producer: Producer) -> None:
     first, other = producer.verify(0), producer.verify(0)
     assert producer.send(0, first) == 0

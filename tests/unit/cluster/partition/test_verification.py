@@ -13,6 +13,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.records.control import ControlType, Marker, build_marker
+from kafkalite.storage.log.log import Log
 from tests.unit.cluster.partition.test_flush import Rig
 from tests.unit.cluster.partition.test_leadership import NOT_LEADER, state
 from tests.unit.storage.damage import batch
@@ -38,6 +39,7 @@ class Asked:
     partition: TopicPartition
     add: bool
     then: Callable[[int], None]
+    again: Callable[[], None] | None
 
 
 class Checks:
@@ -57,10 +59,14 @@ class Checks:
         *,
         add: bool,
         then: Callable[[int], None],
+        again: Callable[[], None] | None = None,
     ) -> None:
-        self.asked.append(Asked(transactional_id, producer_id, epoch, partition, add, then))
+        self.asked.append(Asked(transactional_id, producer_id, epoch, partition, add, then, again))
         if self.answer_now is not None:
             then(self.answer_now)
+
+    def transaction_completed(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        raise AssertionError("a partition completes no transaction")
 
     def write_pending(self) -> None:
         pass
@@ -81,6 +87,11 @@ class Producers:
     @property
     def asked(self) -> list[Asked]:
         return self.checks.asked
+
+    @property
+    def log(self) -> Log:
+        assert self.partition.log is not None
+        return self.partition.log
 
     def send(
         self,
@@ -209,6 +220,41 @@ def test_marker_during_the_check_repeats_it_where_the_batch_adds_its_partition(p
     assert producers.written() == [("marker", 0, 0)] and len(producers.asked) == 2
     producers.asked[1].then(0)
     assert producers.written() == [("7:0", 0, 1)]
+
+
+def repeat(asked: Asked) -> None:
+    """The coordinator is asked again, as the previous transaction was being completed."""
+    assert asked.again is not None
+    asked.again()
+
+
+def test_marker_before_a_repetition_repeats_nothing(producers: Producers) -> None:
+    """The repeated question is asked after the marker, so its answer is about the next transaction."""
+    producers.send(0)
+    repeat(producers.asked[0])
+    producers.end(epoch=0)
+    repeat(producers.asked[0])
+    producers.asked[0].then(0)
+    assert producers.written() == [("marker", 0, 0), ("7:0", 0, 1)]
+    assert len(producers.asked) == 1
+    assert not producers.log.producers.verifications
+
+
+def test_marker_after_a_repetition_repeats_the_check(producers: Producers) -> None:
+    producers.send(0)
+    repeat(producers.asked[0])
+    producers.end(epoch=0)
+    producers.asked[0].then(0)
+    assert producers.written() == [("marker", 0, 0)] and len(producers.asked) == 2
+
+
+def test_repetition_for_a_rejected_batch_begins_no_verification(producers: Producers) -> None:
+    producers.send(0)
+    producers.end(epoch=0)
+    producers.written()
+    producers.partition.follow(state(2, 1))
+    repeat(producers.asked[0])
+    assert not producers.log.producers.verifications
 
 
 def test_marker_during_the_check_rejects_the_batch(producers: Producers) -> None:

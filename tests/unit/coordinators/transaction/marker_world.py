@@ -69,6 +69,7 @@ class World:
         errors: of partitions of this broker, 0 for others.
         tree: number of partitions by topic; topics of the image, unless a test changes it.
         tree_reads: reads of the tree that a test completes; None = they end at once.
+        continued: the producers whose next transaction may begin: transactional id, producer id and epoch.
         refusal: of the shard: each command fails with it.
     """
 
@@ -87,6 +88,7 @@ class World:
         self.refusal = 0
         self.machine = TransactionMachine()
         self.completed: list[str] = []
+        self.continued: list[tuple[str, int, int]] = []
         self.peers = self.marker_writer = self.replicas = self
         self.sender = MarkerSender(self, self.submit, lambda: self.level)  # type: ignore[arg-type]
 
@@ -119,6 +121,9 @@ class World:
         completion.answer(None)
 
     # what the sender uses
+
+    def transaction_completed(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        self.continued.append((transactional_id, producer_id, epoch))
 
     def write(self, marker: TransactionMarker, partitions: Iterable[TopicPartition], then: Then) -> None:
         found = {each: self.errors.get(each, 0) for each in partitions}

@@ -36,8 +36,10 @@ def test_transaction_is_complete_after_the_last_broker() -> None:
     assert (second.broker_id, third.broker_id, second.version_max) == (2, 3, None)
     third.answer()
     assert not world.completed
+    assert not world.continued
     second.answer()
     assert world.completed == ["7"]
+    assert world.continued == [("7", 7, 5)], "the next transaction has the epoch of the markers"
 
 
 def test_one_request_per_broker_has_many_transactions() -> None:
