@@ -284,14 +284,14 @@ class Partition(PartitionState):
         """Complete the delayed fetches that `size` more readable bytes satisfy; exceptions are reported."""
         try:
             if self.log is not None and self.log.has_unstable_records:
-                self._unstable_grew(size)
+                self._unstable_grew(self.log, size)
             elif self.delayed_fetches:
                 call_each(lambda waiter: waiter.bytes_appended(size), list(self.delayed_fetches))
         except Exception as error:  # the appends have succeeded
             self._host.report(f"append to {self.topic}-{self.index}", error)
 
-    def _unstable_grew(self, size: int) -> None:
-        stable, before = self.last_stable_offset, self._stable
+    def _unstable_grew(self, log: Log, size: int) -> None:
+        stable, before = log.last_stable_offset(self.high_watermark), self._stable
         self._stable = stable
         if self.delayed_fetches:
             call_each(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PRODUCER = struct.Struct(">qhi")  # producer id, epoch and base sequence of a batch
 PRODUCER_AT = 43
+# Without the Python frame of `TopicPartition(...)`: a request may have 1,000 partitions.
+topic_partition: Callable[[tuple[str, int]], TopicPartition] = partial(tuple.__new__, TopicPartition)
 NOT_ENOUGH_REPLICAS = KafkaErrorCode.NOT_ENOUGH_REPLICAS
 
 # Errors of the coordinator that a producer receives as they are.
@@ -168,7 +170,7 @@ class WaitingBatches:
             transaction.transactional_id,
             waiting.producer_id,
             waiting.epoch,
-            TopicPartition(partition.topic, partition.index),
+            topic_partition((partition.topic, partition.index)),
             add=adds,
             then=partial(self._end_check, append, waiting),
             again=partial(self._renew, append, waiting) if adds else None,

@@ -34,6 +34,7 @@ PRODUCER = slice(43, 53)  # producer id and epoch of a batch
 NOT_LEADER = KafkaErrorCode.NOT_LEADER_OR_FOLLOWER
 NOTHING = memoryview(b"")
 ACKS = (0, 1, -1)
+NO_ERROR = 0
 
 # What Apache Kafka answers for a partition (ProduceResponse.java, ReplicaManager.appendToLocalLog).
 PARTITION_ERRORS = frozenset(
@@ -145,13 +146,9 @@ class PendingProduce(BatchOwner):
 
 def outcome(index: int, append: Append) -> PartitionResponse:
     """Convert the result of an append to the response."""
-    if not append.error:  # other fields have their defaults
-        return PartitionResponse(
-            index=index,
-            base_offset=append.base_offset,
-            log_append_time_ms=append.log_append_time_ms,
-            log_start_offset=append.log_start_offset,
-        )
+    if not append.error:  # without keywords, which take four times as long
+        offset, time_ms, start = append.base_offset, append.log_append_time_ms, append.log_start_offset
+        return PartitionResponse.of(index, NO_ERROR, offset, time_ms, start, [], None, None)
     if append.error not in PARTITION_ERRORS:
         raise ValueError(f"error code {append.error} says nothing about the batch")
     return PartitionResponse(

@@ -5,9 +5,11 @@
 2. On the coordinator's broker a check is a function call. A transaction has one call in progress; its checks that
    arrive meanwhile are one call after it, so that a request with many partitions appends few records.
 3. Other brokers are asked by `add_partitions_to_txn_manager`.
-4. While the previous transaction is being completed, a check that adds (TV2) is repeated: after 1 ms at first, then
-   after up to `add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in total. The
-   checks of a transaction have one pause, also those that begin in it, and are one question after it.
+4. While the previous transaction is being completed, a check that adds (TV2) is repeated: as soon as this broker has
+   completed that transaction, and after each `add.partitions.to.txn.retry.backoff.ms`. Of a coordinator on another
+   broker it is repeated after 1 ms at first, then after up to that time. It ends after
+   `add.partitions.to.txn.retry.backoff.max.ms` in total. The checks of a transaction have one pause, also those that
+   begin in it, and are one question after it.
 5. What answers outside a loop iteration is written at once.
 
 Source: ReplicaManager.handleProduceAppend of Apache Kafka 4.3. Deviation: there TxnOffsetCommit is not repeated.
@@ -162,7 +164,8 @@ class TransactionChecks:
             else:
                 ended.append((check, error))
         for key, checks in concurrent.items():
-            ended += ((check, KafkaErrorCode.CONCURRENT_TRANSACTIONS) for check in self._repeat(key, checks))
+            left = self._repeat(key, checks, (self._host.clock.monotonic() - checks[0].begun) * 1000 + FIRST_PAUSE_MS)
+            ended += ((check, KafkaErrorCode.CONCURRENT_TRANSACTIONS) for check in left)
         call_each(lambda result: self._end(result[1], result[0]), ended)
 
     def _end(self, error: int, check: Check) -> None:
@@ -171,16 +174,20 @@ class TransactionChecks:
             self.failures += 1
         check.end(error)
 
-    def _repeat(self, key: TransactionKey, checks: list[Check]) -> list[Check]:
-        """Repeat checks of a transaction later; returns those for which there is no time."""
+    def _repeat(self, key: TransactionKey, checks: list[Check], pause_ms: float = math.inf) -> list[Check]:
+        """Repeat checks of a transaction later; returns those for which there is no time.
+
+        Arguments:
+            key: of the transaction.
+            checks: of its partitions.
+            pause_ms: the pause; at most `add.partitions.to.txn.retry.backoff.ms`, which suffices where
+                `transaction_completed` ends it.
+        """
         config = self._host.config
         pause = self._paused.get(key)
         if pause is None:
-            now = self._host.clock.monotonic()
-            waited_ms = (now - checks[0].begun) * 1000
-            pause_ms = min(waited_ms + FIRST_PAUSE_MS, config.add_partitions_to_txn_retry_backoff_ms)
             limit_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
-            end = now + pause_ms / 1000
+            end = self._host.clock.monotonic() + min(pause_ms, config.add_partitions_to_txn_retry_backoff_ms) / 1000
             pause = Pause(end, math.inf if self._closed else end - limit_ms / 1000, [])
         begun_min = pause.begun_min
         repeated = [check for check in checks if check.begun >= begun_min and check.then is not None]
