@@ -26,6 +26,9 @@ TITLE = "## From plaintext to SASL_SSL with ACLs in a running cluster\n"
 BLOCK = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"localhost:(9\d\d\d)")
 ALONE = "kafkalite topic create denied --client-config alice.properties"
+USERS = 4  # the block of the users and ACLs, after which clients of the plaintext listener continue
+PLAINTEXT = "seq 10 | kafkalite produce orders -b localhost:9092"
+ACLS = "kafkalite acl list --json --client-config security/client.properties"
 WRAPPER = """#!/bin/bash
 set -euo pipefail
 if [ "$1" != serve ]; then exec {kafkalite} "$@"; fi
@@ -74,10 +77,15 @@ def run(script: str, scratch: Path, code: int = 0) -> str:
 def test_running_cluster_is_secured_as_documented(scratch: Path) -> None:
     blocks = BLOCK.findall(PAGE.read_text().partition(TITLE)[2].partition("\n## ")[0])
     ports: dict[str, int] = {}
-    printed = [run(script_of(block, ports), scratch) for block in blocks]
+    printed = []
+    for number, block in enumerate(blocks):
+        printed.append(run(script_of(block, ports), scratch))
+        if number == USERS:
+            run(script_of(PLAINTEXT, ports), scratch)
     assert len(blocks) == 8 and printed[6].count("no weak setting") == 2
     assert [line for line in printed[5].splitlines() if line.isdigit()] == [*map(str, range(1, 11))] * 2
     assert "AUTHORIZATION_FAILED" in run(ALONE, scratch, code=2)
+    assert "ANONYMOUS" not in run(ACLS, scratch)
     for port in ("9092", "9093"):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("localhost", ports[port]), TIMEOUT_S)
