@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from threading import Event
 from types import MappingProxyType
 
 from perf.brokers.base import Running
@@ -19,7 +20,7 @@ from perf.group_wire import text
 from perf.loads.base import CpuMeter, Figure, Load, Sample, Trial
 from perf.loads.durable import BOTH, batch_of
 from perf.loads.fairness.client import Client
-from perf.loads.fairness.wire import array, create_topics, created, fetch
+from perf.loads.fairness.wire import array, create_topics, created, fetch, list_offsets, listed
 from perf.loads.requests import BATCH
 from perf.wire import CLIENT, Pipe, api_versions, call, connect, frame, produce, produce_error
 
@@ -28,6 +29,8 @@ TOPIC = "limited"
 BATCH_BYTES = 10_000
 STORED_BATCHES = 400
 BYTES_PER_S, PARTITIONS_PER_S, CONNECTIONS_PER_S = 1_000_000.0, 10.0, 20.0
+CORE_PERCENT = 10.0
+LISTED, LISTED_PARTITIONS = "listed", 100
 CONNECTION_RATE = "listener.name.plaintext.max.connection.creation.rate"
 FILES_ADDED = 200
 
@@ -94,16 +97,19 @@ class Deviation(QuotaLoad):
 
 def rate(step: Step, seconds: float) -> float:
     """Repeat a step; return what it uses per second in the second half of twice the time."""
-    begin, end = time.monotonic() + seconds, time.monotonic() + 2 * seconds
-    used, first, last = 0, 0.0, 0.0
-    while (now := time.monotonic()) < end:
-        if now < begin:
-            step()
-            first = last = time.monotonic()
-        else:
-            used += step()
-            last = time.monotonic()
-    return used / (last - first)
+    repeat(step, seconds)
+    used, elapsed = repeat(step, seconds)
+    return used / elapsed
+
+
+def repeat(step: Step, seconds: float) -> tuple[int, float]:
+    """Repeat a step for a time; return what it uses, and the time until the last one ended."""
+    used, begin = 0, time.monotonic()
+    last = begin
+    while last < begin + seconds:
+        used += step()
+        last = time.monotonic()
+    return used, last - begin
 
 
 def store(broker: Running) -> None:
@@ -160,6 +166,81 @@ def connected(broker: Running) -> Iterator[Step]:
     yield step
 
 
+class RequestTime(QuotaLoad):
+    name = "quota-request-time"
+    title = "a client that sends all it can, request_percentage 10: difference of its CPU time to the limit, as above"
+    figures = (
+        Figure("beside_percent", "beside a client without a quota: CPU x its part of the requests", "%"),
+        Figure("alone_percent", "alone: CPU, less that of an idle broker", "%"),
+    )
+
+    def measure(self, trial: Trial, broker: Running) -> Sample:
+        seconds = trial.scaled(30, 3)
+        Topics(broker).create([LISTED], LISTED_PARTITIONS)
+        with CpuMeter(broker) as idle:
+            time.sleep(seconds / 3)
+        limit(broker, {"request_percentage": CORE_PERCENT})
+        with Client(broker) as client:
+            step = listing(client)
+            alone = core_alone(broker, step, seconds) - idle.seconds / (seconds / 3)
+            beside = core_beside(broker, step, seconds)
+        return {"beside_percent": deviation(beside), "alone_percent": deviation(alone)}
+
+
+def deviation(core: float) -> float:
+    """The difference of a part of a core to the limit, in percent of the limit."""
+    return abs(core * 100 / CORE_PERCENT - 1) * 100
+
+
+def core_alone(broker: Running, step: Step, seconds: float) -> float:
+    """The part of a core that the broker uses in the second half of twice the time, while a step is repeated."""
+    repeat(step, seconds)
+    with CpuMeter(broker) as cpu:
+        _, elapsed = repeat(step, seconds)
+    return cpu.seconds / elapsed
+
+
+def core_beside(broker: Running, step: Step, seconds: float) -> float:
+    """The part of a core beside a client without a quota: their requests are the same, so each costs as much."""
+    with others(broker) as sent:
+        repeat(step, seconds)
+        before = sent[0]
+        with CpuMeter(broker) as cpu:
+            own, elapsed = repeat(step, seconds)
+        return cpu.seconds / elapsed * own / (own + sent[0] - before)
+
+
+def listing(client: Client, name: bytes = CLIENT) -> Step:
+    """ListOffsets of many partitions, by the client id `name` of as many characters; requests."""
+    request = list_offsets({LISTED: range(LISTED_PARTITIONS)}).replace(CLIENT, name, 1)
+
+    def step() -> int:
+        client.expect("ListOffsets", listed(client.call(request)))
+        return 1
+
+    return step
+
+
+@contextmanager
+def others(broker: Running) -> Iterator[list[int]]:
+    """Another client without a quota sends all it can; yields the number of its requests, which grows."""
+    sent, ended = [0], Event()
+
+    def send() -> None:
+        with Client(broker) as client:
+            step = listing(client, b"free")
+            while not ended.is_set():
+                sent[0] += step()
+
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(send)
+        try:
+            yield sent
+        finally:
+            ended.set()
+        outcome.result()
+
+
 class ThrottledConnections(QuotaLoad):
     name = "throttled-connections"
     title = "10,000 connections (quick: 500) that send all they can; their quota admits 10 requests/s of one record"
@@ -207,4 +288,4 @@ def served(pipes: Sequence[Pipe], seconds: float) -> int:
     return answered
 
 
-LOADS = (Deviation(), ThrottledConnections())
+LOADS = (Deviation(), RequestTime(), ThrottledConnections())

@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
+from unittest import mock
 
 import pytest
 
@@ -32,6 +33,23 @@ def test_rate_is_that_of_the_second_half(monkeypatch: pytest.MonkeyPatch) -> Non
         return 5
 
     assert quotas.rate(step, 10.0) == 10.0
+
+
+def test_core_beside_a_client_is_its_part_of_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, sent, meter = 0.0, [7], mock.MagicMock()
+    meter.__enter__.return_value.seconds = 8.0
+    monkeypatch.setattr(quotas.time, "monotonic", lambda: now)
+    monkeypatch.setattr(quotas, "CpuMeter", lambda _: meter)
+    monkeypatch.setattr(quotas, "others", lambda _: nullcontext(sent))
+
+    def step() -> int:
+        nonlocal now
+        now += 1.0
+        sent[0] += 3
+        return 1
+
+    core = quotas.core_beside(mock.Mock(), step, 10.0)
+    assert core == 8.0 / 10 / 4 and quotas.deviation(core) == 100
 
 
 def test_each_response_is_followed_by_a_request() -> None:
