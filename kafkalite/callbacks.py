@@ -89,6 +89,8 @@ class Completion(Generic[Result]):
 class FanIn(Generic[Result]):
     """Collects a known number of results.
 
+    `FanIn[Result](...)` takes seven times as long as `FanIn(...)`: hot paths annotate the variable.
+
     Arguments:
         count: number of results; with 0, `done` is called by the constructor.
         done: called with all results, in the order of their indexes, when the last one is put.

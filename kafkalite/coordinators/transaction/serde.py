@@ -27,6 +27,7 @@ from kafkalite.state.transactions.states import TransactionState
 
 NO_PRODUCER = -1
 NO_COMPRESSION = 0
+NO_NEXT_EPOCH = -1
 FIRST_VERSION, TAGGED_VERSION = 0, 1
 PARTITIONS_AT = 17  # in a value: behind version, producer id, epoch, timeout and status
 EMPTY_ARRAY, EMPTY_COMPACT_ARRAY = 4, 1  # bytes of an array without elements
@@ -72,7 +73,7 @@ class TransactionRecordSerde:
         if not isinstance(record, TransactionMetadata):
             raise TypeError(f"{type(record).__name__} is not a record of __transaction_state")
         version = self._value_version()
-        key, value = write(TransactionLogKey(transactional_id=record.transactional_id), encode_value(record), version)
+        key, value = write(TransactionLogKey.of(record.transactional_id), encode_value(record), version)
         if not record.partitions or value is None:
             return key, value
         flexible = version >= TAGGED_VERSION
@@ -101,17 +102,18 @@ class TransactionRecordSerde:
 
 def encode_value(metadata: TransactionMetadata) -> TransactionLogValue:
     """The value of a record without its partitions, which `encode` inserts: they can be 100,000."""
-    return TransactionLogValue(
-        producer_id=metadata.producer_id,
-        previous_producer_id=metadata.previous_producer_id,
-        next_producer_id=metadata.next_producer_id,
-        producer_epoch=metadata.producer_epoch,
-        transaction_timeout_ms=metadata.timeout_ms,
-        transaction_status=metadata.state,
-        transaction_partitions=None if metadata.state is TransactionState.EMPTY else [],
-        transaction_last_update_timestamp_ms=metadata.updated_ms,
-        transaction_start_timestamp_ms=metadata.start_ms,
-        client_transaction_version=metadata.version,
+    return TransactionLogValue.of(  # in the order of the declaration, without keywords: each transaction has four
+        metadata.producer_id,
+        metadata.previous_producer_id,
+        metadata.next_producer_id,
+        metadata.producer_epoch,
+        NO_NEXT_EPOCH,
+        metadata.timeout_ms,
+        metadata.state,
+        None if metadata.state is TransactionState.EMPTY else [],
+        metadata.updated_ms,
+        metadata.start_ms,
+        metadata.version,
     )
 
 

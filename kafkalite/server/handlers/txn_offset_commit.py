@@ -160,7 +160,7 @@ class TransactionalCommit:
             outcomes = (errors_of(part, result) for part, result in zip(parts, results, strict=True))
             self._call.answer(self._response(chain.from_iterable(outcomes)))
 
-        gathered = FanIn[CommitResult](len(parts), self._call.guard(committed))
+        gathered: FanIn[CommitResult] = FanIn(len(parts), self._call.guard(committed))
         for at, part in enumerate(parts):
             self._submit(part, transaction, partial(gathered.put, at))
             if len(parts) > 1:

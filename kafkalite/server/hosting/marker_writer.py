@@ -85,7 +85,7 @@ class MarkerWriter:
             marker, partitions, then: as for `write`.
         """
         each = list(dict.fromkeys(partitions))
-        written = FanIn[int](len(each), lambda errors: then(dict(zip(each, errors, strict=True))))
+        written: FanIn[int] = FanIn(len(each), lambda errors: then(dict(zip(each, errors, strict=True))))
         batch = marker.build(self._host.clock.wall_ms())
         for at, partition in enumerate(each):
             self._write_one(marker, batch, partition, written, at)

@@ -156,9 +156,14 @@ def _initialize(step: TransactionStep, producer_id: int, epoch: int, last: int, 
 
 def _add(step: TransactionStep, start_ms: int) -> None:
     old = step.metadata
-    new = old._replace(state=State.ONGOING, partitions=old.partitions | step.partitions, start_ms=start_ms)
-    version = step.version if step.version is TV2 else 0
-    new = new._replace(previous_producer_id=old.producer_id, updated_ms=step.now.wall_ms, version=version)
+    new = old._replace(
+        state=State.ONGOING,
+        partitions=old.partitions | step.partitions,
+        start_ms=start_ms,
+        previous_producer_id=old.producer_id,
+        updated_ms=step.now.wall_ms,
+        version=step.version if step.version is TV2 else 0,
+    )
     step.effects.records.append(new)
     step.effects.answer(step.token, KafkaErrorCode.NONE)
 
@@ -181,8 +186,11 @@ def _prepare(step: TransactionStep, state: TransactionState, epoch: int) -> Tran
     version = TV2 if step.version is TV2 and old.producer_epoch < EPOCH_MAX else 0
     start_ms = old.start_ms if old.state is State.ONGOING else step.now.wall_ms
     last = old.producer_epoch if step.version is TV2 else old.last_producer_epoch
-    new = old._replace(state=state, producer_epoch=min(epoch, EPOCH_MAX), start_ms=start_ms, version=version)
-    new = new._replace(
+    new = old._replace(
+        state=state,
+        producer_epoch=min(epoch, EPOCH_MAX),
+        start_ms=start_ms,
+        version=version,
         last_producer_epoch=last,
         previous_producer_id=old.producer_id,
         next_producer_id=step.new_producer_id,
