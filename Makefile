@@ -157,6 +157,7 @@ suites: $(call SUITE_STAMP,amgi,AMGI) $(call SUITE_STAMP,taskiq,TASKIQ) $(call S
 	$(call RUN_FRAMEWORK,taskiq,TASKIQ)
 	$(call RUN_FRAMEWORK,arroyo,ARROYO)
 	$(if $(LIBRDKAFKA),$(BIN)/python -m tests.suites librdkafka $(abspath $(LIBRDKAFKA)))
+	$(if $(LIBRDKAFKA),$(BIN)/python -m tests.suites librdkafka-security $(abspath $(LIBRDKAFKA)))
 	$(if $(FRANZ_GO),$(BIN)/python -m tests.suites franz-go $(abspath $(FRANZ_GO)))
 
 #: make torture-spark  the pipeline under 300 kills, its sink under 150, 200 reads of history; then its tests on PySpark 4.3

@@ -34,6 +34,7 @@ OPEN_AUTHORIZER = {
 OTHER_BROKERS = (
     "test_acls.py",
     "test_authorization_sample.py",
+    "test_broken_appends.py",
     "test_cluster_clients.py",
     "test_controller_messages.py",
     "test_delegation_tokens.py",

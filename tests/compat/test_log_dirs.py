@@ -17,7 +17,8 @@ from tests.kit.clients.java_members import JavaProcess
 from tests.kit.clients.model import DEADLINE_S
 
 RECORDS = 2_000
-TWO_DIRECTORIES = pytest.mark.skipif(AGAINST not in ("kafkalite", "kafka"), reason="needs one broker with two log.dirs")
+ALONE = ("kafkalite", "kafkalite-secured", "kafka")
+TWO_DIRECTORIES = pytest.mark.skipif(AGAINST not in ALONE, reason="needs one broker with two log.dirs")
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 
 from tests.kit import jvm
+from tests.kit.certificates import Authority
 from tests.kit.checker import ViolationError
 from tests.kit.ports import free_port
 from tests.kit.secured.listener import SecuredListener
@@ -128,6 +129,11 @@ class Kafkalite(Broker):
     _said_before = 0
 
     @property
+    def processes(self) -> list[Kafkalite]:
+        """All brokers, of which this is the first."""
+        return [self]
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "not started"
         return self._process.pid
@@ -210,11 +216,14 @@ class KafkaliteCluster(Kafkalite):
     def log_dirs(self) -> list[Path]:
         return [self.data, *(broker.data for broker in self.others)]
 
+    @property
+    def processes(self) -> list[Kafkalite]:
+        return [self, *self.others]
+
     def start(self) -> None:
-        brokers: list[Kafkalite] = [self, *self.others]
-        for broker in brokers:
+        for broker in self.processes:
             broker.launch()
-        for broker in brokers:
+        for broker in self.processes:
             broker.wait_ready()
 
     def stop(self) -> int:
@@ -227,7 +236,7 @@ class KafkaliteCluster(Kafkalite):
 
     def close(self) -> None:
         """Stop those that run."""
-        for broker in (self, *self.others):
+        for broker in self.processes:
             if broker.running():
                 Kafkalite.stop(broker)
 
@@ -238,17 +247,25 @@ class KafkaliteSecured(Kafkalite):
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         super().__init__(directory, settings)
         import_module("tests.kit.secured.clients")  # those of this process log in from now on
-        self._listener = SecuredListener(directory, self.port)
-        self.settings |= self._listener.settings
+        authority = Authority(directory / "tls")
+        self._listeners = [SecuredListener(authority, broker.port) for broker in self.processes]
+        for broker, listener in zip(self.processes, self._listeners, strict=True):
+            broker.settings |= listener.settings
 
     def start(self) -> None:
         super().start()
-        self._listener.open()
+        for listener in self._listeners:
+            listener.open()
 
     def close(self) -> None:
         """Stop it if it runs."""
         super().close()
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
+
+
+class KafkaliteSecuredCluster(KafkaliteSecured, KafkaliteCluster):
+    """Three brokers with the same user and ACLs."""
 
 
 class ApacheKafka(Broker):
@@ -325,6 +342,7 @@ KINDS: dict[str, type[Broker]] = {
     "kafkalite": Kafkalite,
     "kafkalite-cluster": KafkaliteCluster,
     "kafkalite-secured": KafkaliteSecured,
+    "kafkalite-secured-cluster": KafkaliteSecuredCluster,
     "kafka": ApacheKafka,
     "kafka-zookeeper": ApacheKafkaZooKeeper,
 }

@@ -1,12 +1,12 @@
 """Runs the tests of another project on a broker of its own.
 
     python -m tests.suites aiokafka|faststream|concurrent|amgi|taskiq|arroyo CHECKOUT [ARGUMENTS OF PYTEST ...]
-    python -m tests.suites librdkafka|franz-go CHECKOUT [TESTS ...]
+    python -m tests.suites librdkafka|franz-go|librdkafka-security CHECKOUT [TESTS ...]
 
 CHECKOUT: a clone of the project, as its source distribution has no tests. Projects on aiokafka get
 `kafkalite_sdk.compat.aiokafka` in its place; CLIENT=aiokafka runs frameworks with aiokafka itself. AGAINST chooses the
-broker, see `tests.kit.brokers`; librdkafka and franz-go have three brokers, or one with SASL_SSL and ACLs. The exit
-code is that of pytest.
+broker, see `tests.kit.brokers`; librdkafka and franz-go have three brokers, also with `kafkalite-secured`, and
+librdkafka-security one with the listeners of its tests. The exit code is that of pytest.
 """
 
 import os
@@ -20,9 +20,10 @@ from pathlib import Path
 
 from tests.kit.brokers import AGAINST, Broker, broker_under_test
 from tests.kit.secured.logins import is_wanted
-from tests.suites.aiokafka_listeners import broker_with_listeners
+from tests.suites import librdkafka_security
 from tests.suites.compiled import COMPILED
 from tests.suites.frameworks import FRAMEWORKS, ON_AIOKAFKA
+from tests.suites.listeners import broker_with_listeners
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"num.partitions": "2"}
@@ -37,7 +38,6 @@ AIOKAFKA_FILES = (
     "test_partitioner.py",
 )
 HAS_LISTENERS = AGAINST == "kafkalite"  # those for aiokafka's tests of TLS and SASL
-SECURED = {"num.partitions": "4", "auto.create.topics.enable": "true"}
 OURS = ["kafkalite_sdk.compat.aiokafka", "pytest"]
 
 
@@ -67,23 +67,25 @@ def command(suite: str, checkout: Path, directory: Path, address: str) -> list[s
     if suite == "aiokafka":
         return ["pytest", *aiokafka(checkout, directory)]
     ours = suite in ON_AIOKAFKA and os.environ.get("CLIENT") != "aiokafka"
-    login = ["-p", f"tests.kit.secured.{'sdk_client' if ours else 'clients'}"] if is_wanted() else []
-    return [*(OURS if ours else ["pytest"]), *login, *FRAMEWORKS[suite](checkout, directory, address)]
+    return [*(OURS if ours else ["pytest"]), *FRAMEWORKS[suite](checkout, directory, address)]
 
 
 def run_compiled(suite: str, checkout: Path, tests: tuple[str, ...]) -> int:
-    """Run tests of a client that is compiled, on three brokers or a secured one. Returns 0 if all have passed."""
-    against, settings = (AGAINST, SECURED) if is_wanted() else ("kafkalite-cluster", THREE_BROKERS)
+    """Run tests of a client that is compiled. Returns 0 if all have passed."""
+    against = "kafkalite-secured-cluster" if is_wanted() else "kafkalite-cluster"
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "suite"
         directory.mkdir()
-        with broker_under_test(Path(name) / "broker", settings, against) as broker:
+        if suite == "librdkafka-security":
+            with broker_with_listeners(Path(name) / "broker", librdkafka_security.SETTINGS) as (_, variables):
+                return librdkafka_security.run(checkout, directory, variables, tests)
+        with broker_under_test(Path(name) / "broker", THREE_BROKERS, against) as broker:
             return COMPILED[suite](checkout, directory, broker.address, tests)
 
 
 def main(suite: str, checkout: str, *arguments: str) -> int:
     """Run a suite. Returns the exit code of pytest."""
-    if suite in COMPILED:
+    if suite in (*COMPILED, "librdkafka-security"):
         return run_compiled(suite, Path(checkout).resolve(), arguments)
     with tempfile.TemporaryDirectory() as name, broker_of(suite, Path(name) / "broker") as (broker, variables):
         directory = Path(name) / "suite"

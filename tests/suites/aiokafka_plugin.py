@@ -27,8 +27,8 @@ from kafkalite_sdk.compat import aiokafka
 from kafkalite_sdk.compat.aiokafka.consumer.internals import SubscriptionState
 
 from tests.kit.secured import sdk_client  # noqa: F401 - clients log in to a secured broker
-from tests.suites.aiokafka_listeners import TLS_PORT
 from tests.suites.aiokafka_tests import LEFT_OUT, TLS
+from tests.suites.listeners import TLS_PORT
 
 HOST, _, PORT = os.environ["KAFKALITE_SUITE_ADDRESS"].rpartition(":")
 TIMEOUT_S = 30.0

@@ -1,4 +1,4 @@
-"""A pytest plugin for aiokafka's own tests of SASL and TLS, on the broker of `aiokafka_listeners`.
+"""A pytest plugin for aiokafka's own tests of SASL and TLS, on the broker of `listeners`.
 
 It takes the place of their classes that change ACLs and users with Kafka's tools in a container.
 """
@@ -20,7 +20,7 @@ from kafkalite_sdk.admin import (
     UserMechanism,
 )
 
-from tests.suites.aiokafka_listeners import CERTIFICATES, SASL_PORT, TLS_PORT
+from tests.suites.listeners import CERTIFICATES, SASL_PORT, TLS_PORT
 
 ADDRESS = os.environ["KAFKALITE_SUITE_ADDRESS"]
 ITERATIONS = 4_096

@@ -2,12 +2,12 @@
 
 The other files of its tests are about internal classes alone: client, connections, coordinator, fetcher, accumulator,
 sender, subscription state, protocol, records; about assignors with a mocked cluster. Those about SASL and TLS run where
-the broker has listeners for them (`aiokafka_listeners.py`).
+the broker has listeners for them (`listeners.py`).
 """
 
 MOCKED = "replaces methods of aiokafka's internal objects by mocks, to cause errors"
 INTERNAL = "asserts attributes of aiokafka's internal objects"
-TLS = "needs a broker with the listeners of `aiokafka_listeners.py`"
+TLS = "needs a broker with the listeners of `listeners.py`"
 GSSAPI = "GSSAPI is not supported"
 
 LEFT_OUT = {

@@ -20,14 +20,13 @@ class SecuredListener:
     """A listener for clients with SASL_SSL, and a plaintext one for the kit, whose clients are super users.
 
     Arguments:
-        directory: of the broker.
+        authority: that signs the broker's certificate.
         port: the front's, which clients know.
     """
 
-    def __init__(self, directory: Path, port: int) -> None:
+    def __init__(self, authority: Authority, port: int) -> None:
         self._front: subprocess.Popen[bytes] | None = None
         self._port, self._own, self._admin = port, free_port(), free_port()
-        authority = Authority(directory / "tls")
         self._cafile = authority.cert
         admin = f"ADMIN://{HOST}:{self._admin}"
         self.settings = {
@@ -38,7 +37,7 @@ class SecuredListener:
             "sasl.enabled.mechanisms": MECHANISM,
             f"listener.name.clients.{MECHANISM.lower()}.sasl.jaas.config": f"{MODULES[MECHANISM]} required;",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(authority.issue("broker").bundle()),
+            "ssl.keystore.location": str(authority.issue(f"broker-{port}").bundle()),
             "authorizer.class.name": AUTHORIZER,
             "super.users": "User:ANONYMOUS",
         }

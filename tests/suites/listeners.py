@@ -1,4 +1,4 @@
-"""The broker of aiokafka's own tests of SASL and TLS: its listeners, certificates and users."""
+"""The broker of the tests of SASL and TLS of aiokafka and librdkafka: its listeners, certificates and users."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,27 +11,30 @@ from tests.kit.ports import free_port
 from tests.kit.secured.listener import AUTHORIZER
 
 KEY_PASSWORD = "abcdefgh"
-CERTIFICATES, TLS_PORT, SASL_PORT = (f"KAFKALITE_SUITE_{each}" for each in ("CERTIFICATES", "TLS_PORT", "SASL_PORT"))
-JAAS = {"PLAIN": ' required user_test="test";', "SCRAM-SHA-256": " required;"}
+USER = PASSWORD = "test"
+CERTIFICATES, TLS_PORT, SASL_PORT, SASL_TLS_PORT = (
+    f"KAFKALITE_SUITE_{each}" for each in ("CERTIFICATES", "TLS_PORT", "SASL_PORT", "SASL_TLS_PORT")
+)
+JAAS = {"PLAIN": f' required user_{USER}="{PASSWORD}";', "SCRAM-SHA-256": " required;"}
 
 
 @contextmanager
 def broker_with_listeners(directory: Path, settings: Mapping[str, str]) -> Iterator[tuple[Broker, dict[str, str]]]:
-    """A running broker with listeners for plaintext, TLS and SASL; and the variables of the process of the tests.
+    """A running broker with a listener for each protocol; and the variables of the process of the tests.
 
     Arguments:
         directory: for its data, log and certificates.
         settings: more settings of the broker.
     """
     broker = Kafkalite(directory, settings)
-    ports = {"PLAINTEXT": broker.port, "SSL": free_port(), "SASL_PLAINTEXT": free_port()}
+    ports = {"PLAINTEXT": broker.port, "SSL": free_port(), "SASL_PLAINTEXT": free_port(), "SASL_SSL": free_port()}
     certificates = directory / "tls"
     listeners = ",".join(f"{name}://{broker.host}:{port}" for name, port in ports.items())
     broker.settings |= {"listeners": listeners, **tls(certificates), **sasl()}
     try:
         broker.start()
-        variables = {TLS_PORT: str(ports["SSL"]), SASL_PORT: str(ports["SASL_PLAINTEXT"])}
-        yield broker, {**variables, CERTIFICATES: str(certificates)}
+        variables = {TLS_PORT: "SSL", SASL_PORT: "SASL_PLAINTEXT", SASL_TLS_PORT: "SASL_SSL"}
+        yield broker, {CERTIFICATES: str(certificates), **{each: str(ports[name]) for each, name in variables.items()}}
     finally:
         broker.close()
 
@@ -53,10 +56,12 @@ def tls(folder: Path) -> dict[str, str]:
 
 def sasl() -> dict[str, str]:
     """The settings of logins and ACLs: clients of the plaintext listener are super users."""
-    prefix = "listener.name.sasl_plaintext"
-    jaas = {f"{prefix}.{name.lower()}.sasl.jaas.config": MODULES[name] + options for name, options in JAAS.items()}
     return {
-        **jaas,
+        **{
+            f"listener.name.{listener}.{name.lower()}.sasl.jaas.config": MODULES[name] + options
+            for listener in ("sasl_plaintext", "sasl_ssl")
+            for name, options in JAAS.items()
+        },
         "sasl.enabled.mechanisms": ",".join(JAAS),
         "authorizer.class.name": AUTHORIZER,
         "super.users": "User:ANONYMOUS",
