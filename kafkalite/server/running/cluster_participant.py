@@ -6,17 +6,19 @@ While there is no session, the broker has no connections: its clients find the o
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalite.clock import Clock, Outcome, Then, await_outcome
+from kafkalite.cluster.metadata.store import await_completion
 from kafkalite.cluster.sessions.broker_sessions import BrokerSessions, Notify
 from kafkalite.cluster.sessions.current_session import CurrentSession
 from kafkalite.cluster.sessions.registration import address_in
 from kafkalite.cluster.topics.node_writes import TopicWriter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.errors import CoordinationError, SessionExpiredError
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
 from kafkalite.coordination.served.coordination import SERVERS, ServedCoordination
 from kafkalite.coordination.znodes.brokers import BrokerRegistration, registration_path
 from kafkalite.coordination.zookeeper.access import ANONYMOUS
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from kafkalite.coordination.zookeeper.opening import SessionOpening
     from kafkalite.server.hosting.controller_requests import ControllerRequests
     from kafkalite.server.process.listeners import Listeners
+
+T = TypeVar("T")
 
 LOGGER = logging.getLogger("kafkalite.server")
 WAIT_FACTOR = 2  # session timeouts after which another session has ended: of an earlier process, or of the controller
@@ -134,6 +138,22 @@ class ClusterParticipant:
         self.first_zxid = outcome.value.last_zxid
         if self._copied_from:
             await self._refuse_copy()
+
+    async def repeat(self, part: Callable[[], Awaitable[T]]) -> T:
+        """Run a part of the start as long as it takes: it waits for the service, and is repeated in another session.
+
+        Arguments:
+            part: may be repeated. Raises ConnectionLossError, SessionExpiredError; other exceptions end the start.
+        """
+        while True:
+            try:
+                await await_completion(partial(self.session.exists, "/"))  # it waits while the service is out of reach
+                return await part()
+            except ConnectionLossError as error:
+                LOGGER.warning("the start waits for the coordination service: %s", error)
+            except SessionExpiredError as error:
+                LOGGER.warning("the start continues in another session: %s", error)
+                await self.open()
 
     async def _refuse_copy(self) -> None:
         """Refuse a copy of the log directory of a broker that runs. Raises StartError."""

@@ -123,6 +123,10 @@ class RegisteredBroker(ClusteredBroker):
             text = "no controller has described the cluster within %.0f s (twice zookeeper.session.timeout.ms)"
             LOGGER.warning(text, wait_s)
 
+    async def _read_rights(self) -> None:
+        """Read them as long as it takes: the session may be lost meanwhile. Raises StartError, CoordinationError."""
+        await self.participant.repeat(super()._read_rights)
+
     async def stop(self, grace_s: float = 5.0) -> None:
         """Move the leaderships to other brokers, then stop as `RunningBroker`. A second call ends the first step."""
         if self._shutdown.in_progress:

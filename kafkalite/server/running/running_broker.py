@@ -186,17 +186,21 @@ class RunningBroker(ABC):
     async def _load_rights(self) -> None:
         """Read the ACLs, the users and the tokens before the first connection. Raises StartError."""
         try:
-            if self.authorizer is not None and self.authorizer.acls is not None:
-                (await await_outcome(self.authorizer.acls.load)).result()
-            if self.credentials is not None:
-                await self.credentials.load(self.metadata, self.random)
-            if self.tokens is not None:
-                (await await_outcome(self.tokens.load)).result()
+            await self._read_rights()
             await self._load_token_keys()
-            if creation_rates(self.config) or await self._has_quotas():
-                await self.quotas.load()
         except (CoordinationError, ZnodeError) as error:
             raise StartError(f"ACLs, users, delegation tokens or quotas cannot be read: {error}") from error
+
+    async def _read_rights(self) -> None:
+        """Read ACLs, users, tokens and quotas; it can be repeated. Raises CoordinationError, ZnodeError."""
+        if self.authorizer is not None and self.authorizer.acls is not None:
+            (await await_outcome(self.authorizer.acls.load)).result()
+        if self.credentials is not None:
+            await self.credentials.load(self.metadata, self.random)
+        if self.tokens is not None:
+            (await await_outcome(self.tokens.load)).result()
+        if creation_rates(self.config) or await self._has_quotas():
+            await self.quotas.load()
 
     async def _load_token_keys(self) -> None:
         """Read the keys that verify tokens of OAUTHBEARER. Raises StartError."""

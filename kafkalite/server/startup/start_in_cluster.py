@@ -20,7 +20,7 @@ from kafkalite.config.stored import read_broker_config
 from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, NoNodeError, SessionExpiredError
+from kafkalite.coordination.errors import CoordinationError, NoNodeError
 from kafkalite.model import uuid_text
 from kafkalite.server.hosting.missing_logs import mark_incomplete, mark_new
 from kafkalite.server.hosting.returned_strays import find, find_assigned, return_strays
@@ -74,7 +74,7 @@ async def recover(
     The load may take longer than an outage of the service, so everything is read before it.
     """
     store = MetadataStore(participant.session, resources.clock)
-    found = await reading(resources, config, participant, store)
+    found = await participant.repeat(partial(reading, resources, config, participant, store))
     participant.identify(found.identity)
     stored = read_broker_config(config, *found.broker_configs)
     resources.config_problems.report_broker(stored)
@@ -92,7 +92,7 @@ async def recover(
     recovered = await await_outcome(partial(resources.logs.load_in_job, resources.offload, config_of, threads))
     loaded = resources.logs.add_loaded(recovered.result())
     participant.counters.loaded(resources.disk, loaded)
-    await raise_counters(participant)
+    await participant.repeat(partial(raise_counters, participant))
     return RegisteredBroker(resources, found.identity, config, found.groups, store, participant, loaded)
 
 
@@ -111,43 +111,19 @@ class StartState(NamedTuple):
 async def reading(
     resources: BrokerResources, config: BrokerConfig, participant: ClusterParticipant, store: MetadataStore
 ) -> StartState:
-    """Read the tree, as long as it takes: while the service is out of reach, and in another session after a lost one.
-
-    The changes of a start (nodes that must exist, a generated broker id) can be repeated.
-    """
-    while True:
-        try:
-            await await_completion(
-                partial(participant.session.exists, "/")
-            )  # it waits while the service is out of reach
-            identity = await agreed_identity(resources, config, store, participant.session)
-            store.register(identity.broker_id)
-            topics = await all_topic_configs(participant.session)
-            strays = await find_assigned(
-                find(resources.disk, resources.logs.online()), identity.broker_id, participant.session
-            )
-            return StartState(identity, await store.broker_configs(), topics, await store.group_configs(), strays)
-        except ConnectionLossError as error:
-            LOGGER.warning("the start waits for the coordination service: %s", error)
-        except SessionExpiredError as error:
-            LOGGER.warning("the start begins again in another session: %s", error)
-            await participant.open()
+    """Read the tree. The changes of a start (nodes that must exist, a generated broker id) can be repeated."""
+    identity = await agreed_identity(resources, config, store, participant.session)
+    store.register(identity.broker_id)
+    topics = await all_topic_configs(participant.session)
+    strays = await find_assigned(find(resources.disk, resources.logs.online()), identity.broker_id, participant.session)
+    return StartState(identity, await store.broker_configs(), topics, await store.group_configs(), strays)
 
 
 async def raise_counters(participant: ClusterParticipant) -> None:
-    """Raise the counters of the tree before a listener is opened, as long as it takes."""
-    while True:
-        try:
-            await await_completion(partial(participant.session.exists, "/"))
-            session = participant.session.session
-            assert session is not None, "a start has a session, perhaps a lost one"
-            await await_completion(partial(participant.counters.raise_in, session, participant.first_zxid))
-            return
-        except ConnectionLossError as error:
-            LOGGER.warning("the start waits for the coordination service: %s", error)
-        except SessionExpiredError as error:
-            LOGGER.warning("the start continues in another session: %s", error)
-            await participant.open()
+    """Raise the counters of the tree before a listener is opened."""
+    session = participant.session.session
+    assert session is not None, "a start has a session, perhaps a lost one"
+    await await_completion(partial(participant.counters.raise_in, session, participant.first_zxid))
 
 
 async def agreed_identity(
