@@ -27,6 +27,8 @@ VALUE = b"x" * 100
 ONE_NODE = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 OFFSETS_OF_ONE_NODE = {"offsets.topic.replication.factor": "1"}
 READY_SECONDS_MAX = 120.0
+REGISTERED_AT_ONCE = 500  # half of a block of producer ids
+LOADING = 14  # COORDINATOR_LOAD_IN_PROGRESS
 SHARDS_PROBED = 200  # ids: they are in all shards
 
 
@@ -283,13 +285,22 @@ class Loading(TransactionLoad):
 
 
 def register(broker: Running, ids: Sequence[str]) -> None:
-    """One InitProducerId of each id. Raises VerificationError."""
+    """InitProducerId of each id. Raises VerificationError.
+
+    Some at a time: Kafka answers COORDINATOR_LOAD_IN_PROGRESS while it has no producer ids, and they are repeated.
+    """
     loadgen = importlib.import_module("perf.loadgen")
-    requests = [wire.init_producer_id(each)[4:] for each in ids]
-    try:
-        loadgen.run(broker.host, broker.port, requests, 10, 20, count=len(requests), error_at=9)
-    except (RuntimeError, OSError) as error:
-        raise VerificationError(f"{broker.name}: InitProducerId: {error}") from error
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    for first in range(0, len(ids), REGISTERED_AT_ONCE):
+        requests = [wire.init_producer_id(each)[4:] for each in ids[first : first + REGISTERED_AT_ONCE]]
+        while True:
+            try:
+                loadgen.run(broker.host, broker.port, requests, 10, 20, count=len(requests), error_at=9)
+                break
+            except (RuntimeError, OSError) as error:
+                if not str(error).endswith(f"error code {LOADING}") or time.monotonic() > deadline:
+                    raise VerificationError(f"{broker.name}: InitProducerId: {error}") from error
+                time.sleep(0.05)  # nothing announces it
 
 
 def receive(connection: socket.socket) -> bytes:
