@@ -53,8 +53,8 @@ BUGS = (
     Bug(
         "ack before sync",
         "kafkalite/cluster/partition/partition.py",
-        "        if log.log_end_offset >= self.hold_at:\n",
-        "        if log.log_end_offset >= 2**63 - 1:\n",
+        "            elif log.log_end_offset >= self.hold_at:\n",
+        "            elif log.log_end_offset >= 2**63 - 1:\n",
         "tests/unit/cluster/partition/test_flush.py::test_response_and_high_watermark_wait_for_the_flush",
         "assert",
     ),

@@ -272,13 +272,8 @@ class Partition(PartitionState):
         log_start_offset = log.log_start_offset
         for append in appends:
             append.log_start_offset = log_start_offset
-        try:
-            if len(appends) == 1:
-                appends[0].finish()
-            else:
-                call_each(Append.finish, appends)
-        finally:
-            self.readable_grew(size)
+        finish = appends[0].finish if len(appends) == 1 else partial(call_each, Append.finish, appends)
+        call_all(finish, partial(self.readable_grew, size))
 
     def readable_grew(self, size: int) -> None:
         """Complete the delayed fetches that `size` more readable bytes satisfy; exceptions are reported."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from kafkalite.coordination.znodes import CLUSTER_ID
+from kafkalite.coordination.znodes import CLUSTER_ID, TOPICS, parents
 from kafkalite.server.running.registered_broker import RegisteredBroker
 from kafkalite.slicing import finish
 from kafkalite.state.controller import effects
@@ -42,16 +42,19 @@ class ForeignFaults:
         path, data = self._world.random.choice(NODES)
         found = self._foreign.tree.find(path)
         before = None if found is None else found.data
+        # The nodes above it that are created are invalid, too: while there is such a topic, no log becomes a stray.
+        above = [each for each in parents(path) if self._foreign.tree.find(each) is None]
+        created = above[0] if above and above[0].startswith(f"{TOPICS}/") else path
         self._foreign.write(path, data)
         self._world.count("invalid nodes")
-        return lambda: self._repair(path, data, before)
+        return lambda: self._repair(path, data, before, created)
 
-    def _repair(self, path: str, data: bytes, before: bytes | None) -> None:
+    def _repair(self, path: str, data: bytes, before: bytes | None, created: str) -> None:
         found = self._foreign.tree.find(path)
         if found is None or found.data != data:  # a broker has replaced it, or another fault
             return
         if before is None:
-            self._foreign.delete(path)
+            self._foreign.delete(created)
         else:
             self._foreign.write(path, before)
 
