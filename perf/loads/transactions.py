@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from types import MappingProxyType
 
+from kafkalite.errors import KafkaErrorCode
 from perf import transaction_wire as wire
 from perf.brokers.base import Running
 from perf.checks import Topics
@@ -28,7 +29,6 @@ ONE_NODE = {"transaction.state.log.replication.factor": "1", "transaction.state.
 OFFSETS_OF_ONE_NODE = {"offsets.topic.replication.factor": "1"}
 READY_SECONDS_MAX = 120.0
 REGISTERED_AT_ONCE = 500  # half of a block of producer ids
-LOADING = 14  # COORDINATOR_LOAD_IN_PROGRESS
 SHARDS_PROBED = 200  # ids: they are in all shards
 
 
@@ -298,7 +298,10 @@ def register(broker: Running, ids: Sequence[str]) -> None:
                 loadgen.run(broker.host, broker.port, requests, 10, 20, count=len(requests), error_at=9)
                 break
             except (RuntimeError, OSError) as error:
-                if not str(error).endswith(f"error code {LOADING}") or time.monotonic() > deadline:
+                if (
+                    not str(error).endswith(f"error code {KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS:d}")
+                    or time.monotonic() > deadline
+                ):
                     raise VerificationError(f"{broker.name}: InitProducerId: {error}") from error
                 time.sleep(0.05)  # nothing announces it
 

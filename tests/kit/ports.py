@@ -11,7 +11,7 @@ COUNTER = Path(tempfile.gettempdir()) / "kafkalite-tests-last-port"
 
 
 def free_port() -> int:
-    """A free TCP port of 127.0.0.1, another one for each call on this machine.
+    """A free TCP port of 127.0.0.1, another one for each call on this machine with the same temporary directory.
 
     The kernel gives ports of a higher range to outgoing connections and to listeners on port 0: none of them takes the
     port before a broker uses it, or between its stop and its next start.

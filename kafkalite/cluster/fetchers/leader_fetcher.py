@@ -103,8 +103,8 @@ class LeaderFetcher:
         if replica.must_flush:
             self._flush(replica)
             return
-        pause = self._parts.throttled.pause_s(replica)
-        if pause:
+        pause = self._parts.throttled.pause_s()
+        if pause and self._parts.throttled.must_wait(replica):
             self._throttle(replica, pause)
             return
         replica.since = self._number + 1
@@ -196,8 +196,7 @@ class LeaderFetcher:
             self._pause("the response cannot be applied")
             return
         self._link.failures = 0
-        for replica in self._parts.throttled.waiting(self.replicas.values()):
-            self._throttle(replica, self._parts.throttled.pause_s(replica))
+        self._throttle_fetched()
         self._look_up_offsets()
         self._send_soon()
 
@@ -277,6 +276,13 @@ class LeaderFetcher:
             self.failed(replica, FetchEvent.REFUSED, KafkaErrorCode.UNKNOWN_SERVER_ERROR, "an exception")
 
     # Pauses and lookups.
+
+    def _throttle_fetched(self) -> None:
+        """Remove the replicas that must wait for the replication quota from the next request."""
+        pause = self._parts.throttled.pause_s()
+        for replica in self.replicas.values() if pause else ():
+            if replica.fetch.state is FetchState.FETCHING and self._parts.throttled.must_wait(replica):
+                self._throttle(replica, pause)
 
     def _throttle(self, replica: FetchedReplica, delay_s: float) -> None:
         replica.fetch.apply(FetchEvent.THROTTLED)

@@ -3,12 +3,10 @@
 Source: RemoteLeaderEndPoint.shouldFollowerThrottle of Apache Kafka 3.9.
 """
 
-from collections.abc import Iterable
-
 from kafkalite.cluster.fetchers.fetched_replica import FetchedReplica
 from kafkalite.cluster.fetchers.host import FetcherHost
-from kafkalite.state.follower.replica_fetch import FetchState
-from kafkalite.state.quotas.replication_quota import ReplicationQuota, replication_windows
+from kafkalite.state.quotas.rates import Windows
+from kafkalite.state.quotas.replication_quota import ReplicationQuota
 
 
 class ThrottledReplicas:
@@ -21,7 +19,7 @@ class ThrottledReplicas:
     def __init__(self, host: FetcherHost) -> None:
         self._host = host
         config = host.config
-        windows = replication_windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
+        windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
         self._quota = ReplicationQuota(host.broker_id, windows)
 
     @property
@@ -34,18 +32,16 @@ class ThrottledReplicas:
         if size and self._is_throttled(replica):
             self._quota.charge(size, self._now_ms())
 
-    def pause_s(self, replica: FetchedReplica) -> float:
-        """Return how long the next fetch of a replica waits, 0.0 = not at all: it is in sync, or not throttled."""
-        if not replica.lag or not self._is_throttled(replica):
+    def pause_s(self) -> float:
+        """Return how long the replicas that must wait do so, in seconds; 0.0 = the quota is not exceeded."""
+        if not self._quota.bytes:  # so it is nearly always
             return 0.0
         limit = self._host.config.follower_replication_throttled_rate
         return self._quota.pause_ms(limit, self._now_ms()) / 1000
 
-    def waiting(self, replicas: Iterable[FetchedReplica]) -> list[FetchedReplica]:
-        """Return those of a fetcher's replicas that leave the next request."""
-        if not self._quota.bytes:  # so it is nearly always
-            return []
-        return [each for each in replicas if each.fetch.state is FetchState.FETCHING and self.pause_s(each)]
+    def must_wait(self, replica: FetchedReplica) -> bool:
+        """Whether a replica waits while the quota is exceeded: it is throttled and not in sync."""
+        return replica.lag != 0 and self._is_throttled(replica)
 
     def _is_throttled(self, replica: FetchedReplica) -> bool:
         partition = replica.partition

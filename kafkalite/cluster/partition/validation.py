@@ -144,7 +144,7 @@ def validate_now(
     if validation.error:
         return validation
     changed = False
-    if rules.codec != AS_SENT and rules.rewrites(validation.codec):
+    if rules.rewrites(validation.codec):
         try:
             append.batch = rewritten(append.batch, rules)
         except BatchError as error:

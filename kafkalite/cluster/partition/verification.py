@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.callbacks import call_all, call_each
-from kafkalite.cluster.partition.append import Append, TransactionOfAppend, WaitingBatch
+from kafkalite.cluster.partition.append import Append, WaitingBatch
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.records import ValidationResult
@@ -119,45 +119,6 @@ class VerifyingPartition(Protocol):
         """Continue an append that has waited."""
 
 
-class CheckedBatch(WaitingBatch):
-    """A waiting batch, as its check calls it: its methods are the callbacks, without an object for each.
-
-    Arguments:
-        batches: of the partition.
-        transaction, validation, producer_id, epoch, sequence: see `WaitingBatch`.
-
-    Attributes:
-        checked: its append while the check is in progress. An append refers to this object, so it is no longer set: the
-            collector would have to find the two.
-    """
-
-    __slots__ = ("_batches", "checked")
-
-    def __init__(
-        self,
-        batches: "WaitingBatches",
-        transaction: TransactionOfAppend,
-        validation: ValidationResult,
-        producer_id: int,
-        epoch: int,
-        sequence: int,
-    ) -> None:
-        WaitingBatch.__init__(self, transaction, validation, producer_id, epoch, sequence)
-        self._batches = batches
-        self.checked: Append | None = None
-
-    def end_check(self, error: int) -> None:
-        """Continue with the coordinator's answer: an error code or 0."""
-        append, self.checked = self.checked, None
-        if append is not None:  # else the check could not begin
-            self._batches.end_check(append, self, error)
-
-    def check_again(self) -> None:
-        """Prepare the repetition of the check."""
-        if self.checked is not None:
-            self._batches.check_again(self.checked, self)
-
-
 class WaitingBatches:
     """The waiting batches of a partition.
 
@@ -180,11 +141,10 @@ class WaitingBatches:
     def add(self, append: Append, validation: ValidationResult) -> None:
         """Let a batch wait, behind an earlier one of its producer or for the coordinator."""
         waiting = append.transaction
-        if not isinstance(waiting, CheckedBatch):
-            assert isinstance(waiting, TransactionOfAppend), "batches without a transactional id are rejected"
+        assert waiting is not None, "transactional batches without a transactional id are rejected"
+        if not isinstance(waiting, WaitingBatch):
             append.keep()
-            producer_id, epoch, sequence = PRODUCER.unpack_from(append.batch, PRODUCER_AT)
-            waiting = CheckedBatch(self, waiting, validation, producer_id, epoch, sequence)
+            waiting = WaitingBatch(waiting, validation, *PRODUCER.unpack_from(append.batch, PRODUCER_AT))
             append.transaction = waiting
         queue = self._queues.get(waiting.producer_id)
         if queue is not None:
@@ -194,36 +154,31 @@ class WaitingBatches:
         try:
             self._check(append, waiting)
         except Exception:
-            waiting.checked = None
             if self._is_first(append, waiting):
                 del self._queues[waiting.producer_id]
             raise
 
-    def _check(self, append: Append, waiting: CheckedBatch) -> None:
+    def _check(self, append: Append, waiting: WaitingBatch) -> None:
         partition, transaction = self._partition, waiting.transaction
         log, adds = partition.log, transaction.adds
         assert log is not None
         waiting.verification = log.begin_verification(waiting.producer_id, waiting.epoch, waiting.sequence, adds)
         if not adds and not self._checks.verifies:
-            self.end_check(append, waiting, 0)
+            self._end_check(append, waiting, 0)
             return
-        waiting.checked = append
         self._checks.check(
             transaction.transactional_id,
             waiting.producer_id,
             waiting.epoch,
             topic_partition((partition.topic, partition.index)),
             add=adds,
-            then=waiting.end_check,
-            again=waiting.check_again if adds else None,
+            then=partial(self._end_check, append, waiting),
+            again=partial(self._renew, append, waiting) if adds else None,
         )
 
-    def check_again(self, append: Append, waiting: WaitingBatch) -> None:
+    def _renew(self, append: Append, waiting: WaitingBatch) -> None:
         """Begin another verification where a marker of the previous transaction has removed it: the coordinator is
         asked after that marker.
-
-        Arguments:
-            append, waiting: whose check is about to be repeated.
         """
         log = self._partition.log
         if log is not None and self._is_first(append, waiting):
@@ -234,13 +189,8 @@ class WaitingBatches:
         queue = self._queues.get(waiting.producer_id)
         return queue is not None and queue[0] is append
 
-    def end_check(self, append: Append, waiting: CheckedBatch, error: int) -> None:
-        """Continue with the coordinator's answer.
-
-        Arguments:
-            append, waiting: whose check has ended.
-            error: an error code or 0.
-        """
+    def _end_check(self, append: Append, waiting: WaitingBatch, error: int) -> None:
+        """The coordinator has answered with an error code or 0."""
         if error:
             end_attempt(self._partition.log, waiting.producer_id, waiting.verification, error)
         queue = self._queues.get(waiting.producer_id)
@@ -268,11 +218,11 @@ class WaitingBatches:
         answered, self._answered = self._answered, []
         for append in answered:
             waiting = append.transaction
-            assert isinstance(waiting, CheckedBatch)
+            assert isinstance(waiting, WaitingBatch)
             if self._is_first(append, waiting):
                 self._continue(waiting)
 
-    def _continue(self, waiting: CheckedBatch) -> None:
+    def _continue(self, waiting: WaitingBatch) -> None:
         """Append or reject the first batch of a producer, then those behind it.
 
         TV2: a marker of the previous transaction has removed the entry if it arrived while the coordinator was asked.

@@ -166,16 +166,13 @@ class TransactionChecks:
         for key, checks in concurrent.items():
             left = self._repeat(key, checks, (self._host.clock.monotonic() - checks[0].begun) * 1000 + FIRST_PAUSE_MS)
             ended += ((check, KafkaErrorCode.CONCURRENT_TRANSACTIONS) for check in left)
-        call_each(lambda result: self._end(result[1], [result[0]]), ended)
+        call_each(lambda result: self._end(result[1], result[0]), ended)
 
-    def _end(self, error: int, checks: list[Check]) -> None:
-        """End checks with an error code or 0."""
-        left = [check for check in checks if check.then is not None]
-        for check in left:
-            self._open.pop(check, None)
-        if error:
-            self.failures += len(left)
-        end_each(error, left)
+    def _end(self, error: int, check: Check) -> None:
+        self._open.pop(check, None)
+        if error and check.then is not None:
+            self.failures += 1
+        check.end(error)
 
     def _repeat(self, key: TransactionKey, checks: list[Check], pause_ms: float = math.inf) -> list[Check]:
         """Repeat checks of a transaction later; returns those for which there is no time.
@@ -278,7 +275,7 @@ class TransactionChecks:
         """Do as `_use` with one error code, or 0, of all these checks."""
         if error == KafkaErrorCode.CONCURRENT_TRANSACTIONS and key.add:
             checks = self._repeat(key, checks)
-        self._end(error, checks)
+        call_each(partial(self._end, error), checks)
 
     def _ended_here(self, key: TransactionKey, use_result: Callable[[], object]) -> None:
         """Use the result of a call; checks that begin meanwhile follow in the next one, too."""

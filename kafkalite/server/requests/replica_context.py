@@ -9,7 +9,8 @@ from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.server.requests.call import OBJECTS_MAX, PartitionCall
 from kafkalite.slicing import Slicer, Steps, finish
 from kafkalite.state.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL
-from kafkalite.state.quotas.replication_quota import ReplicationQuota, replication_windows
+from kafkalite.state.quotas.rates import Windows
+from kafkalite.state.quotas.replication_quota import ReplicationQuota
 from kafkalite.state.replica_sessions import ReplicaPartitions, ReplicaSession, ReplicaSessions
 
 TOPIC_ID_SINCE = 13
@@ -21,7 +22,7 @@ def sessions_of_replicas(call: PartitionCall) -> ReplicaSessions:
     sessions = call.context.fetch_sessions
     if not isinstance(sessions.of_replicas, ReplicaSessions):
         config = call.context.config
-        windows = replication_windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
+        windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
         quota = ReplicationQuota(call.context.broker_id, windows)
         sessions.of_replicas = ReplicaSessions(sessions.new_id, partial(free, call.context.slicer), quota)
     return sessions.of_replicas

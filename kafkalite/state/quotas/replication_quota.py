@@ -80,8 +80,3 @@ class ReplicationQuota:
             return self._windows.size_ms
         back_ms = (rate - limit) / limit * self._rate.window_ms(now_ms)
         return max(1, int(min(self._windows.size_ms, back_ms)))
-
-
-def replication_windows(samples: int, size_s: int) -> Windows:
-    """Return the windows of the two configs."""
-    return Windows(samples, size_s * 1000)

@@ -6,7 +6,8 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.isr.replica_progress import ReplicaProgress
-from kafkalite.state.quotas.replication_quota import ReplicationQuota, replication_windows
+from kafkalite.state.quotas.rates import Windows
+from kafkalite.state.quotas.replication_quota import ReplicationQuota
 from kafkalite.state.replica_sessions import (
     SESSIONS_MAX,
     UNKNOWN_MAX,
@@ -48,7 +49,7 @@ def detach_all(partitions: ReplicaPartitions) -> None:
 @pytest.fixture
 def sessions() -> ReplicaSessions:
     ids = count(1)
-    return ReplicaSessions(lambda: next(ids), detach_all, ReplicationQuota(1, replication_windows(11, 1)))
+    return ReplicaSessions(lambda: next(ids), detach_all, ReplicationQuota(1, Windows(11, 1000)))
 
 
 def new(replica_id: int = FOLLOWER, epoch: int = 5, now_ms: int = 0, owner: str = "connection") -> ReplicaSession:

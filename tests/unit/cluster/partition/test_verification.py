@@ -1,6 +1,5 @@
 """Transactional batches that wait for the coordinator in a partition: a test answers the checks by hand."""
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cluster.metadata.image import PartitionImage
-from kafkalite.cluster.partition.append import Append, OwnAppend, TransactionOfAppend, WaitingBatch
+from kafkalite.cluster.partition.append import Append, OwnAppend, TransactionOfAppend
 from kafkalite.cluster.partition.verification import produce_error
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode as Error
@@ -430,19 +429,3 @@ def test_unknown_producer_takes_no_memory(producers: Producers, error: int, kept
     producers.asked[0].then(error)
     assert producers.partition.log is not None
     assert bool(producers.partition.log.producers.verifications) is kept
-
-
-@pytest.mark.parametrize("error", [0, Error.INVALID_TXN_STATE])
-def test_batch_that_has_waited_is_freed_without_the_collector(producers: Producers, error: int) -> None:
-    """`serve` freezes what survives a long collection: cycles of that time are lost."""
-    gc.collect()
-    gc.disable()
-    try:
-        producers.send(0)
-        producers.end(epoch=0)
-        producers.checks.asked.pop().then(0)
-        producers.checks.asked.pop().then(error)
-        assert len(producers.written()) == 2
-        assert not any(isinstance(each, WaitingBatch) for each in gc.get_objects())
-    finally:
-        gc.enable()

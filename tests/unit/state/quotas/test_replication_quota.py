@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.state.quotas.replication_quota import ReplicationQuota, replication_windows
+from kafkalite.state.quotas.rates import Windows
+from kafkalite.state.quotas.replication_quota import ReplicationQuota
 
-WINDOWS = replication_windows(11, 1)
+WINDOWS = Windows(11, 1000)
 LIMIT = 10_000
 OWN = 3
 
