@@ -37,7 +37,13 @@ from kafkalite.storage.log_creation import LogCreator, NewPartition, open_create
 from kafkalite.storage.log_deletion import LogDeleter
 from kafkalite.storage.recovery.load_logs import CREATED_FILES, FIRST_LOG, LoadedDirectory, load_directories
 from kafkalite.storage.transient_errors import is_transient, lacks_descriptors
-from kafkalite.storage.truncation import RestartedLog, TruncatedLog, Truncation, TruncationPorts, TruncationsInProgress
+from kafkalite.storage.truncation import (
+    RestartedLog,
+    Truncation,
+    TruncationPorts,
+    TruncationsInProgress,
+    truncation_to,
+)
 
 if TYPE_CHECKING:  # imported with the first move
     from kafkalite.storage.log_move.interrupted_moves import InterruptedMove
@@ -446,9 +452,10 @@ class LogManager(DirectorySet):
         """Truncate logs to new log end offsets, after their checkpoints are lowered.
 
         Until `done`, which receives the first OSError, if any, the caller appends nothing to these logs. After an error
-        some logs may be unchanged. At or above its log end, a log loses nothing but a leader epoch without batches.
+        some logs may be unchanged. At or above its log end, a log loses nothing but a leader epoch without batches;
+        below its first segment it restarts empty at the offset.
         """
-        changes = [TruncatedLog(log, offset) for log, offset in end_offsets.items()]
+        changes = [truncation_to(log, offset) for log, offset in end_offsets.items()]
         Truncation(changes, self._truncation_ports, done).start()
 
     def restart_at(self, log: Log, offset: int, done: Then, *, log_start_offset: int | None = None) -> None:

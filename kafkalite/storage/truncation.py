@@ -138,6 +138,16 @@ class RestartedLog:
         self.log.end_restart(self._offset)
 
 
+def truncation_to(log: Log, offset: int) -> Change:
+    """The truncation of a log to an end offset.
+
+    Below its first segment there is nothing to keep, and a segment has no offsets below its own: the log restarts empty
+    at the offset (UnifiedLog.truncateTo). So it is behind a leader that was elected uncleanly and is shorter than the
+    records that retention has left here.
+    """
+    return RestartedLog(log, offset, None) if offset < log.segments[0].base_offset else TruncatedLog(log, offset)
+
+
 class Truncation:
     """Truncates or restarts some logs together.
 

@@ -11,6 +11,7 @@ from kafkalite.clock import Outcome
 from kafkalite.storage import checkpoints
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.faulty_disk import FaultyDisk
+from tests.kit.logs import read_log
 from tests.unit.storage.damage import batch
 from tests.unit.storage.test_manager import Kit, fill
 
@@ -264,3 +265,27 @@ def test_no_gap_stays_at_the_end(kit: Kit) -> None:
         truncated(kit, log, offset)
         assert (log.log_end_offset, log.active.next_offset(), log.synced) == (end, end, log.synced)
     assert len(log.segments) == 1
+
+
+@pytest.mark.parametrize("offset", [0, 500, 999])
+def test_a_log_that_begins_above_the_offset_restarts_there(kit: Kit, offset: int) -> None:
+    """The leader was elected uncleanly, and ends below the records that retention has left here."""
+    log = kit.create()
+    kit.manager.restart_at(log, 1_000, lambda _outcome: None)
+    kit.offload.drain()
+    replicate(log, 1_000, 4)
+    synced(kit, log)
+    truncated(kit, log, offset)
+    assert (log.log_start_offset, log.log_end_offset, log.bases(), log.epochs.entries) == (offset, offset, [offset], [])
+    replicate(log, offset, 6)
+    found_there = read_log(log, offset, 1_000, offset + 3)
+    assert isinstance(found_there, list) and len(found_there) == 1
+    kit = kit.restart(clean=False)
+    found = kit.manager.find("t", 0)
+    assert found is not None and kit.loaded[0].rejected == {}
+    assert (found.log_start_offset, found.log_end_offset, found.epochs.entries) == (offset, offset + 3, [(6, offset)])
+    kit.manager.unlock()
+
+
+def replicate(log: Log, base: int, epoch: int) -> None:
+    assert log.append_replicated(bytes(batch(base_offset=base, leader_epoch=epoch))).count == 1 and log.write() == 0
