@@ -501,7 +501,8 @@ class Producer(Generic[K, V]):
 
         Raises:
             KafkaTimeoutError: the coordinator has not answered in time; the abort continues in the background.
-            ProducerFencedError: as `commit_transaction`. ClientUseError: no transaction is open.
+            ProducerFencedError: as `commit_transaction`. ClientUseError: no transaction is open, or its commit has
+            left.
         """
         _check_timeout(timeout)
         await self._transactions().abort(timeout)

@@ -3,7 +3,8 @@
 Invariants:
 1. The machine continues without a waiter: a cancelled or late call stops no abort and no commit whose EndTxn has left.
    `begin` and `close` wait for what still runs.
-2. A deadline passes into an abort, unless the commit has left: then the outcome is unknown.
+2. A deadline passes into an abort, unless the commit has left: then the outcome is unknown, and the next `commit`
+   returns it, also if the coordinator has answered meanwhile.
 """
 
 import asyncio
@@ -18,8 +19,10 @@ from kafkalite_sdk.producer.transactions.participants import (
     member_of,
     offsets_by_partition,
 )
-from kafkalite_sdk.producer.transactions.state import OffsetsToSend, Phase
+from kafkalite_sdk.producer.transactions.state import OffsetsToSend, OpenTransaction, Phase
 from kafkalite_sdk.values import DetachedTransaction
+
+COMMIT_LEFT = "its commit has left, so it cannot be aborted; commit_transaction() waits for the outcome"
 
 
 class Transactions:
@@ -38,6 +41,7 @@ class Transactions:
         self.machine = driver.machine
         self.closing = False
         self.driver = driver
+        self._in_doubt: tuple[int, OpenTransaction] | None = None  # number and transaction of a commit without outcome
 
     @property
     def open(self) -> bool:
@@ -92,6 +96,7 @@ class Transactions:
             raise ClientUseError(
                 f"{self.driver.name}: another task has begun a transaction; one producer has one at a time"
             )
+        self._in_doubt = None
         self.driver.begin()
 
     async def send_offsets(self, source: TransactionalConsumer | Offsets, group: Any, timeout_s: float | None) -> None:
@@ -143,29 +148,40 @@ class Transactions:
             TransactionAbortedError: it is aborted. OutcomeUnknownError: the coordinator has not answered in time; a
             second call waits again. ClientUseError: no transaction is open.
         """
+        number, transaction = self._to_commit()
         machine = self.machine
-        if machine.phase is Phase.CLOSED:
-            self.raise_error()
-        if not self.open and machine.phase is not Phase.COMMITTING:
-            raise ClientUseError(f"{self.driver.name}: {NO_TRANSACTION}")
-        number, transaction = machine.ended + 1, machine.transaction
         machine.commit()
         self.driver.changed()
         try:
             await self._wait_committed(number, timeout_s)
         except KafkaTimeoutError as error:
             if transaction.end_sent:
+                self._in_doubt = number, transaction
                 raise OutcomeUnknownError(f"{error}; commit_transaction() waits again for the outcome") from error
             machine.fail(error)
             self.driver.changed()
             await self.driver.wait(lambda: machine.ended >= number, None, "the transaction was not aborted")
         except asyncio.CancelledError:
+            if transaction.end_sent:
+                self._in_doubt = number, transaction
             machine.abort()
             self.driver.changed()
             raise
+        self._in_doubt = None
         self.raise_error()
         if transaction.error is not None:
             raise machine.abort_error()
+
+    def _to_commit(self) -> tuple[int, OpenTransaction]:
+        """Return the transaction whose commit is in doubt, or the open one, and its number. Raises as `commit`."""
+        machine = self.machine
+        if self._in_doubt is not None:
+            return self._in_doubt
+        if machine.phase is Phase.CLOSED:
+            self.raise_error()
+        if not self.open and machine.phase is not Phase.COMMITTING:
+            raise ClientUseError(f"{self.driver.name}: {NO_TRANSACTION}")
+        return machine.ended + 1, machine.transaction
 
     async def _wait_committed(self, number: int, timeout_s: float | None) -> None:
         machine = self.machine
@@ -185,11 +201,13 @@ class Transactions:
 
         Raises:
             KafkaTimeoutError: the coordinator has not answered in time; the abort continues. ClientUseError: no
-            transaction is open.
+            transaction is open, or its commit has left.
         """
         machine = self.machine
         if machine.phase in (Phase.READY, Phase.STARTING) and machine.transaction.error is not None:
             return
+        if self._in_doubt is not None or (machine.phase is Phase.COMMITTING and machine.transaction.end_sent):
+            raise ClientUseError(f"{self.driver.name}: {COMMIT_LEFT}")
         number = machine.ended + 1
         self.begin_abort()
         if machine.phase in (Phase.READY, Phase.STARTING):
