@@ -22,7 +22,7 @@ from kafkalite.protocol.stored.transaction_records import (
     read_value,
 )
 from kafkalite.records import Builder
-from kafkalite.state.transactions.metadata import TransactionDeleted, TransactionMetadata
+from kafkalite.state.transactions.metadata import NO_PARTITIONS, TransactionDeleted, TransactionMetadata
 from kafkalite.state.transactions.states import TransactionState
 
 NO_PRODUCER = -1
@@ -30,6 +30,7 @@ NO_COMPRESSION = 0
 NO_NEXT_EPOCH = -1
 FIRST_VERSION, TAGGED_VERSION = 0, 1
 PARTITIONS_AT = 17  # in a value: behind version, producer id, epoch, timeout and status
+STATES = tuple(map(TransactionState, STATUSES))  # by status, without a call of the class
 EMPTY_ARRAY, EMPTY_COMPACT_ARRAY = 4, 1  # bytes of an array without elements
 
 
@@ -121,18 +122,26 @@ def decode_value(transactional_id: str, stored: TransactionLogValue) -> Transact
     """The state of a transactional id. Raises RecordError for a status that Kafka does not store."""
     if stored.transaction_status not in STATUSES:
         raise RecordError(f"status {stored.transaction_status} of {transactional_id!r} is unknown")
-    by_topic = stored.transaction_partitions or ()
-    partitions = chain.from_iterable(map(TopicPartition, repeat(each.topic), each.partition_ids) for each in by_topic)
     return TransactionMetadata(
         transactional_id,
         stored.producer_id,
         stored.producer_epoch,
         stored.transaction_timeout_ms,
         stored.transaction_last_update_timestamp_ms,
-        TransactionState(stored.transaction_status),
-        frozenset(partitions),
+        STATES[stored.transaction_status],
+        partitions_of(stored),
         stored.transaction_start_timestamp_ms,
         stored.previous_producer_id,
         stored.next_producer_id,
         version=stored.client_transaction_version,
+    )
+
+
+def partitions_of(stored: TransactionLogValue) -> frozenset[TopicPartition]:
+    """The partitions of the transaction; most records of a log have none."""
+    by_topic = stored.transaction_partitions
+    if not by_topic:
+        return NO_PARTITIONS
+    return frozenset(
+        chain.from_iterable(map(TopicPartition, repeat(each.topic), each.partition_ids) for each in by_topic)
     )

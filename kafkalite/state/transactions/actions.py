@@ -135,13 +135,16 @@ def markers_of(prepared: TransactionMetadata) -> SendMarkers:
     )
 
 
+RESUMED = frozenset((State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT))  # most loaded ids are in no such state
+
+
 def rearm(metadata: TransactionMetadata, now: Now) -> Effects:
-    """What continues after loading: the rest of the timeout, or the markers."""
+    """What continues after loading, in one of the states `RESUMED`: the rest of the timeout, or the markers."""
     effects = Effects()
     if metadata.state is State.ONGOING:
         elapsed = min(max(now.wall_ms - metadata.start_ms, 0), metadata.timeout_ms)
         effects.set_timer((TIMEOUT_TIMER, metadata.transactional_id), now.ms + metadata.timeout_ms - elapsed)
-    elif metadata.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+    else:
         effects.ask_after_commit(markers_of(metadata))
     return effects
 

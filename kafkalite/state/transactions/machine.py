@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answer_only
-from kafkalite.state.transactions.actions import TIMEOUT_TIMER, rearm
+from kafkalite.state.transactions.actions import RESUMED, TIMEOUT_TIMER, rearm
 from kafkalite.state.transactions.counters import TransactionCounters
 from kafkalite.state.transactions.metadata import NONE, TransactionDeleted, TransactionMetadata, TransactionRecord
 from kafkalite.state.transactions.requests import (
@@ -105,7 +105,8 @@ class TransactionMachine:
         effects = Effects()
         effects.set_timer((EXPIRY_TIMER,), now.ms + self.settings.expiry_interval_ms)
         for number, metadata in enumerate(self.transactions.values(), 1):
-            effects.extend(rearm(metadata, now))
+            if metadata.state in RESUMED:
+                effects.extend(rearm(metadata, now))
             if number % STEP_IDS == 0:
                 yield effects
                 effects = Effects()
