@@ -153,7 +153,7 @@ class Leader:
         self._held: HeldAppends | None = None  # until the first append waits
         self._ready: tuple[Callable[[], object], ...] = ()
         self._deadline: Deadline | None = None
-        self.progress_waits: tuple[ProgressWait, ...] = ()
+        self.progress_waits: dict[ProgressWait, None] = {}
         self._isr_changes: IsrChanges | None = None  # until there are followers
 
     # Leader epochs, and the ISR.
@@ -298,7 +298,7 @@ class Leader:
         return lowest
 
     def _check_progress(self) -> None:
-        call_each(lambda wait: wait.check(), self.progress_waits)
+        call_each(lambda wait: wait.check(), list(self.progress_waits))
 
     # Appends.
 
@@ -472,7 +472,7 @@ class Leader:
         changes, self._isr_changes = self._isr_changes, None
         if changes is not None:
             changes.end()
-        waits, self.progress_waits = self.progress_waits, ()
+        waits, self.progress_waits = self.progress_waits, {}
         call_all(
             partial(reject_each, error, self._take_all()), partial(call_each, lambda wait: wait.fail(error), waits)
         )

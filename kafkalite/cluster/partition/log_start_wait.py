@@ -34,7 +34,7 @@ class LogStartWait:
     def start(self, clock: Clock, timeout_ms: int) -> None:
         """Wait at most `timeout_ms`."""
         self._timer = clock.call_at(clock.monotonic() + timeout_ms / 1000, self._expire)
-        self._leader.progress_waits = (*self._leader.progress_waits, self)
+        self._leader.progress_waits[self] = None
         self.check()
 
     def check(self) -> None:
@@ -59,5 +59,5 @@ class LogStartWait:
         if timer is None:  # ended by a callback of another one
             return
         timer.cancel()
-        self._leader.progress_waits = tuple(wait for wait in self._leader.progress_waits if wait is not self)
+        self._leader.progress_waits.pop(self, None)
         self._done(error, low_watermark)

@@ -177,7 +177,7 @@ async def test_deletion_is_answered_when_the_live_replicas_have_moved_their_log_
     fetch_of(leader, 9, 1, 1)
     hub.pump()
     assert await deleted(wire) == (0, 1)
-    assert leader.progress_waits == ()
+    assert leader.progress_waits == {}
 
 
 async def test_deletion_does_not_wait_for_dead_replicas(filled: Client, hub: Hub) -> None:
@@ -214,7 +214,7 @@ async def test_deletion_times_out_and_is_not_undone(filled: Client, hub: Hub, mo
     clock.advance(TIMEOUT_MS)
     hub.pump()
     assert await deleted(wire) == (KafkaErrorCode.REQUEST_TIMED_OUT, -1)
-    assert partition_of(filled).log_start_offset == 1 and leader.progress_waits == ()
+    assert partition_of(filled).log_start_offset == 1 and leader.progress_waits == {}
 
 
 async def test_deletion_fails_when_the_leadership_ends(
