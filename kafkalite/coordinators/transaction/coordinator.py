@@ -22,10 +22,9 @@ from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.transactions.counters import TransactionCounters
 from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.requests import AllocateProducerId, SendMarkers
-from kafkalite.state.transactions.states import TransactionState, TransactionVersion
+from kafkalite.state.transactions.states import PREPARED, TransactionVersion
 
 TV2_LEVEL = 2
-PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 COMMIT_TIMEOUT_MS = 15_000
 """How long a response waits for its record. Deviation: in Kafka, the timeout of the transaction."""
 
@@ -61,7 +60,7 @@ class TransactionCoordinator:
         self._runtime.ask = self._ask
         self._write: Timer | None = None
         self._markers = MarkerSender(host, self._runtime.submit, lambda: host.features.transaction_version)
-        self.transactions = TransactionService(self._runtime)
+        self.transactions = TransactionService(self._runtime, self._markers.partitions_left)
         self._runtime.create_shards()
 
     def _create_machine(self) -> TransactionMachine:

@@ -120,6 +120,16 @@ class MarkerSender:
             self._dispatch_next(transaction, partitions)
             self._host.replicas.write_pending()
 
+    def partitions_left(self, state_partition: int, transactional_id: str) -> frozenset[TopicPartition] | None:
+        """Return the partitions of a transaction that are not known to have its marker; None: it is not sent.
+
+        Arguments:
+            state_partition: of `__transaction_state`.
+            transactional_id: of the transaction.
+        """
+        transaction = self._sent.get(state_partition, {}).get(transactional_id)
+        return None if transaction is None else frozenset(transaction.left)
+
     def forget(self, state_partition: int) -> None:
         """Send no markers of a shard any more: its machine was dropped."""
         for transaction in self._sent.pop(state_partition, {}).values():

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from kafkalite.coordinators.runtime.queries import Machines, query_all, query_command, when_committed
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.metadata import TransactionMetadata
@@ -20,6 +21,9 @@ from kafkalite.state.transactions.requests import (
     InitProducerId,
     VerifyPartitions,
 )
+from kafkalite.state.transactions.states import PREPARED
+
+PartitionsLeft = Callable[[int, str], frozenset[TopicPartition] | None]
 
 
 class Completing(Protocol):
@@ -34,10 +38,13 @@ class TransactionService:
 
     Arguments:
         runtime: the shards.
+        partitions_left: returns the partitions of a prepared transaction without a marker, None = all; called with the
+            partition of `__transaction_state` and the transactional id.
     """
 
-    def __init__(self, runtime: CoordinatorRuntime[TransactionMachine]) -> None:
+    def __init__(self, runtime: CoordinatorRuntime[TransactionMachine], partitions_left: PartitionsLeft) -> None:
         self._runtime = runtime
+        self._partitions_left = partitions_left
 
     def exists(self, transactional_id: str) -> bool | None:
         """Whether there is a transactional id; None: its shard is loading, or another broker has it."""
@@ -61,14 +68,21 @@ class TransactionService:
         self._submit(request, TransactionMachine.end_transaction, completion)
 
     def describe(self, transactional_id: str, completion: Completing) -> None:
-        """The result is the `TransactionMetadata` of a transactional id; None if it does not exist."""
+        """The result is the `TransactionMetadata` of a transactional id; None if it does not exist.
+
+        Its partitions are those of the open transaction, in a prepared state those without a marker, as in Kafka.
+        """
         partition = self._runtime.partition_for(transactional_id)
         if partition not in self._runtime.partitions():
             completion.fail(KafkaErrorCode.NOT_COORDINATOR)
             return
 
         def query(machine: TransactionMachine) -> TransactionMetadata | None:
-            return machine.transactions.get(transactional_id)
+            found = machine.transactions.get(transactional_id)
+            if found is None or found.state not in PREPARED:
+                return found
+            left = self._partitions_left(partition, transactional_id)
+            return found if left is None else found._replace(partitions=left)
 
         self._runtime.submit(partition, query_command(query), completion, is_query=True)
 

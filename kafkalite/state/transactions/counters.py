@@ -1,10 +1,9 @@
 """Counts the ended transactions of a broker."""
 
 from kafkalite.state.transactions.metadata import TransactionMetadata
-from kafkalite.state.transactions.states import TransactionEvent, TransactionState
+from kafkalite.state.transactions.states import PREPARED, TransactionEvent, TransactionState
 from kafkalite.state.transactions.step import TransactionStep
 
-PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 

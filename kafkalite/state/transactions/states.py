@@ -14,6 +14,10 @@ class TransactionState(IntEnum):
     COMPLETE_ABORT = 5
 
 
+PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+"""The states of a decided transaction whose markers are being written."""
+
+
 class TransactionEvent(Enum):
     """The events; the values describe them."""
 

@@ -109,7 +109,13 @@ class World:
         request = SendMarkers(name, producer_id, epoch, commit, wanted, TransactionVersion.TV2)
         self.sender.send(0, request, coordinator_epoch=3)
 
-    def submit(self, partition: int, command: Any, completion: Any) -> None:
+    def partition_for(self, _transactional_id: str) -> int:
+        return 0
+
+    def partitions(self) -> list[int]:
+        return [0]
+
+    def submit(self, partition: int, command: Any, completion: Any, *, is_query: bool = False) -> None:
         """Run a command of the shard at once."""
         if self.refusal:
             completion.fail(self.refusal)
@@ -118,7 +124,10 @@ class World:
         for record in effects.records:
             self.machine.apply(record)
             self.completed.append(record.transactional_id)
-        completion.answer(None)
+        for answer in effects.answers if is_query else ():
+            completion.answer(answer.result)
+        if not is_query:
+            completion.answer(None)
 
     # what the sender uses
 

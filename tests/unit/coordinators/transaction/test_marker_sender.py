@@ -2,10 +2,13 @@
 
 import pytest
 
+from kafkalite.callbacks import Completion
 from kafkalite.coordinators.transaction import sent_transactions
 from kafkalite.coordinators.transaction.coordinator import awaits_markers
+from kafkalite.coordinators.transaction.service import TransactionService
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
+from kafkalite.state.transactions.metadata import TransactionMetadata
 from kafkalite.state.transactions.requests import SendMarkers
 from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 from tests.unit.coordinators.transaction.marker_simulation import PAUSE_MS, MarkerSimulation
@@ -40,6 +43,27 @@ def test_transaction_is_complete_after_the_last_broker() -> None:
     second.answer()
     assert world.completed == ["7"]
     assert world.continued == [("7", 7, 5)], "the next transaction has the epoch of the markers"
+
+
+def test_prepared_transaction_is_described_with_the_partitions_without_a_marker() -> None:
+    world, found = World({"t": [OWN, 2, 3]}), list[TransactionMetadata | None]()
+    world.prepare("7", ("t", 0), ("t", 1), ("t", 2))
+    service = TransactionService(world, world.sender.partitions_left)  # type: ignore[arg-type]
+
+    def left() -> list[int]:
+        service.describe("7", Completion(found.append, found.append))
+        described = found.pop()
+        assert described is not None
+        return sorted(each.partition for each in described.partitions)
+
+    assert left() == [1, 2]
+    world.take().answer()
+    assert left() == [2]
+    world.take().answer()
+    assert left() == [] and world.completed == ["7"]
+    world.prepare("7", ("t", 0), ("t", 1), epoch=6)
+    world.sender.forget(0)  # its shard is loaded again: the markers are not sent yet
+    assert left() == [0, 1]
 
 
 def test_one_request_per_broker_has_many_transactions() -> None:
