@@ -393,6 +393,8 @@ class Driver:
         if known is not None and count < len(known):
             self._remove_partitions(topic, count)
         for batch in self.accumulator.set_partitions(topic, count, available):
+            if batch.error is not None:
+                self.sender.error_of_records(batch.error)  # a transaction must not be committed without them
             self._failed(batch)
         self._requested.discard(topic)
         if len(available) < count:
@@ -410,7 +412,7 @@ class Driver:
     def _fail_topic(self, topic: str, error: KafkaError) -> None:
         self._requested.discard(topic)
         if topic in self.accumulator.unassigned:
-            self._failed(self.accumulator.fail_topic(topic, error))
+            self._failed(self.accumulator.fail_topic(topic, self.sender.error_of_records(error)))
             self._client.drop_topics([topic])
         else:
             self.sender.fail_topic(topic, error)
