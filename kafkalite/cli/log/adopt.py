@@ -10,12 +10,16 @@ from pathlib import Path
 import click
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.cli.client_options import join_names
 from kafkalite.cli.failure import fail
 from kafkalite.cli.log.dirs import held, progress, target_of
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.server.adoption.topic_adoption import INTERNAL, AdoptedTopic, TopicAdoption
+from kafkalite.server.requests.transactions.states import STATE_NAMES
+from kafkalite.state.transactions.metadata import TransactionMetadata
+from kafkalite.state.transactions.states import TransactionState
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 from kafkalite.storage.partition_adoption import AdoptionError
 
@@ -32,6 +36,7 @@ Topics keep their ids; leader epochs start above the last ones in the files. Top
 (KRaft or ZooKeeper), which is not read: to delete no record, topics get retention.ms=-1 and retention.bytes=-1, and
 cleanup.policy=compact if the cleaner has a checkpoint for them. Set the intended configs afterwards.
 __consumer_offsets and __transaction_state are adopted, compacted; __cluster_metadata and __share_group_state are not.
+Open transactions are listed: the start completes decided ones, and aborts the others at their timeout.
 An interrupted command can be repeated. Without --move, DIR is only read.""",
 )
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
@@ -82,11 +87,21 @@ def print_adopted(found: AdoptedTopic, data: Path) -> None:
         click.secho(f"{name}: has no files in this directory and starts empty", fg="yellow")
     if found.bytes_dropped:
         click.secho(f"{found.bytes_dropped:,} bytes after the last valid batches were dropped", fg="yellow")
-    for line in lines_of_configs(found):
+    for line in [*lines_of_configs(found), *map(transaction_text, found.open_transactions)]:
         click.echo(line)
     topics = f"{len(found.topics)} topic{'' if len(found.topics) == 1 else 's'}"
     partitions = f"{found.partitions} partition{'' if found.partitions == 1 else 's'}"
     click.echo(f"adopted {topics} with {partitions}; next: kafkalite serve --data {data}")
+
+
+def transaction_text(transaction: TransactionMetadata) -> str:
+    """An open transaction in one line, with what happens to it."""
+    ends = {
+        TransactionState.PREPARE_COMMIT: "it is decided, the start commits it",
+        TransactionState.PREPARE_ABORT: "it is decided, the start aborts it",
+    }.get(transaction.state, f"it is aborted {transaction.timeout_ms} ms after its begin, unless its producer ends it")
+    where = join_names([str(each) for each in sorted(transaction.partitions)]) or "no partition"
+    return f"transaction {transaction.transactional_id} in {where}: {STATE_NAMES[transaction.state]}, {ends}"
 
 
 def lines_of_configs(found: AdoptedTopic) -> list[str]:

@@ -9,7 +9,7 @@
 4. The configs of topics are in the metadata of their cluster, which is not read. So a topic gets configs with which
    none of its records is deleted (`adopted_configs`).
 5. Internal topics of consumers and transactions are adopted, compacted as before. `__cluster_metadata` and
-   `__share_group_state` are not: nothing here reads them.
+   `__share_group_state` are not: nothing here reads them. Open transactions are listed.
 """
 
 import os
@@ -27,9 +27,10 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Delete, Operation
 from kafkalite.model import TopicPartition, uuid_text
-from kafkalite.server.adoption.transaction_ids import largest_in_state
+from kafkalite.server.adoption.transaction_states import read_states
 from kafkalite.server.process.resources import JOURNAL
 from kafkalite.server.startup.start_alone import FIRST_BROKER
+from kafkalite.state.transactions.metadata import TransactionMetadata
 from kafkalite.storage import checkpoints, partition_adoption
 from kafkalite.storage.dirs.log_directory import Identity, LogDirectory
 from kafkalite.storage.partition_adoption import AdoptionError, Candidate, Ready
@@ -46,7 +47,8 @@ class AdoptedTopic:
     """The result of an adoption.
 
     `missing`: partitions of which the source has no files; they begin empty. `created`: topics that the journal did not
-    know, with the configs that they were given.
+    know, with the configs that they were given. `open_transactions`: by transactional id; the next start completes the
+    prepared ones, and aborts the others at their timeout.
     """
 
     topics: dict[str, int] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class AdoptedTopic:
     left_out: list[str] = field(default_factory=list)
     there_before: list[str] = field(default_factory=list)
     created: dict[str, dict[str, str]] = field(default_factory=dict)
+    open_transactions: list[TransactionMetadata] = field(default_factory=list)
 
 
 def adopted_configs(topic: str, candidates: Iterable[Candidate]) -> dict[str, str]:
@@ -156,8 +159,10 @@ class TopicAdoption:
             by_topic[candidate.topic][candidate.partition] = candidate, ready
             self.result.bytes_dropped += ready.bytes_dropped
         found = [ready.largest_producer_id for partitions in by_topic.values() for _, ready in partitions.values()]
-        states = by_topic.get(TRANSACTION_STATE, {}).values()
-        found += [largest_in_state(self._disk, self._staged(candidate)) for candidate, _ in states]
+        adopted = by_topic.get(TRANSACTION_STATE, {}).values()
+        states = [read_states(self._disk, self._staged(candidate)) for candidate, _ in adopted]
+        found += [each.largest_producer_id for each in states]
+        self.result.open_transactions = sorted(transaction for each in states for transaction in each.open)
         await store.raise_producer_ids(max(found, default=-1))
         for name, partitions in by_topic.items():
             await self._register(session, store, broker_id, topics.get(name), partitions)

@@ -17,7 +17,7 @@ from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.znodes import PRODUCER_ID_BLOCK
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.server.adoption.stray_adoption import StrayAdoption
-from kafkalite.server.adoption.topic_adoption import TopicAdoption
+from kafkalite.server.adoption.topic_adoption import AdoptedTopic, TopicAdoption
 from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.dirs.log_directory import LogDirectory
@@ -63,12 +63,12 @@ async def check_no_record_is_lost(data: Path, topic: str = "t") -> int:
     return producer_id
 
 
-def adopt(source: Path, data: Path) -> None:
+def adopt(source: Path, data: Path) -> AdoptedTopic:
     directory = LogDirectory(Disk(), str(data))
     directory.lock()
     try:
         adoption = TopicAdoption(Disk(), VirtualClock(), SeededRandom(5), str(source), directory, move=False)
-        asyncio.run(adoption.run(lambda size: lambda done: None))
+        return asyncio.run(adoption.run(lambda size: lambda done: None))
     finally:
         directory.unlock()
 
