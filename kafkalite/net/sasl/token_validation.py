@@ -3,7 +3,8 @@
 1. Only the algorithms in `ALGORITHMS` are accepted, whatever a token states: neither `none` nor an HMAC.
 2. A token must have a signature by a known key, and the claims exp, iat, iss, aud and a name.
 3. A session ends with its token; that of a token which has just expired, with the permitted difference of the clocks.
-4. Reasons have no part of a token but the name of an algorithm, a key or a claim. Clients never receive them.
+4. Reasons have no part of a token but the name of an algorithm, a key or a claim. Clients never receive them. What is
+   of the token is quoted and bounded: the log has one line a minute for all that differ in it.
 
 Source: BrokerJwtValidator.java, ClaimValidationUtils.java of Apache Kafka 4.3. Deviation: issuer and audience are
 required, and the header cannot name a key by URL or contain one.
@@ -74,10 +75,10 @@ class TokenValidator:
         for key in keys:
             if key.kid == key_id or (key_id is None and len(keys) == 1):
                 if key.alg not in (None, algorithm):
-                    raise InvalidToken(f"the key is for algorithm {key.alg!a}, the token has {algorithm!a}")
+                    raise InvalidToken(f"the key is for algorithm {key.alg}, the token has {_quoted(algorithm)}")
                 return key
         self.lacks_key = True
-        raise InvalidToken(f"there is no key {ascii(key_id)[:REASON_CHARACTERS_MAX]}")
+        raise InvalidToken(f"there is no key {_quoted(key_id)}")
 
     def _check(self, claims: Mapping[str, Any]) -> Authenticated:
         settings, now = self._settings, self._now()
@@ -121,4 +122,9 @@ def _name(claims: Mapping[str, Any], claim: str) -> str:
 
 def _shown(error: Exception) -> str:
     """Return an error for the log; a header may have any characters."""
-    return f"the token is not valid: {type(error).__name__} {ascii(str(error))[:REASON_CHARACTERS_MAX]}"
+    return f"the token is not valid: {type(error).__name__} {_quoted(error)}"
+
+
+def _quoted(value: object) -> str:
+    """Return the beginning of something that a token has, or that an error says about it."""
+    return ascii(str(value))[:REASON_CHARACTERS_MAX]

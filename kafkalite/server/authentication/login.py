@@ -32,6 +32,7 @@ from kafkalite.server.authentication.principals import PrincipalError, Principal
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 LOGGER = logging.getLogger("kafkalite.authentication")
 NUMBER = re.compile("[0-9]+")
+QUOTED = re.compile("['\"].*", re.DOTALL)
 USER_CHARACTERS_MAX = 80  # of a name in the log
 USER_GROUPS = 16
 
@@ -275,10 +276,10 @@ class Login:
     def _report(self, reason: str, detail: object) -> None:
         """Log why a request or a login is rejected, once a minute for each reason; `detail` may be of the client.
 
-        The numbers in a reason are those of the client, and make no other reason.
+        Numbers in a reason, and what it quotes, are of the client, and make no other reason.
         """
         peer, listener = self._connection, self._listener
-        site = f"login {listener.name} {NUMBER.sub('0', str(detail)) if reason == '%s' else reason}"
+        site = f"login {listener.name} {kind_of(str(detail)) if reason == '%s' else reason}"
         text, user = f"%s:%d on %s: {reason}", self._server.rejected_user
         args = [peer.peer_host, peer.peer_port, listener.name, detail]
         if user is not None:
@@ -286,3 +287,8 @@ class Login:
             text += ", user %r"
             args.append(user[:USER_CHARACTERS_MAX])
         listener.log(logging.WARNING, site, text, *args)
+
+
+def kind_of(reason: str) -> str:
+    """Return what all reasons of a kind have in common: a client must not choose the number of log lines."""
+    return NUMBER.sub("0", QUOTED.sub("", reason))

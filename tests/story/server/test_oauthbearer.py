@@ -112,6 +112,26 @@ async def test_forged_tokens_are_rejected_with_one_text_cve_2026_33557(
     assert not any(token in caplog.text for token in forged[:-1])
 
 
+async def test_tokens_do_not_choose_the_number_of_log_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Names of keys and algorithms come from clients: each of them would be a line, and memory of the broker."""
+    issuer = Issuer()
+    keys = [issuer.token(header={"kid": f"key {letter}"}) for letter in "abcd"]
+    algorithms = [issuer.unsigned(f"other {letter}") for letter in "abcd"]
+    async with started(issuer.publish(tmp_path / "keys.json")) as broker:
+        for token in keys + algorithms:
+            async with dialled(broker) as client:
+                assert (await log_in_raw(client, token)).error_code == FAILED
+    lines = [each.getMessage() for each in caplog.records if each.name == LOGGER.name]
+    assert len(lines) == 2 and "there is no key 'key a'" in lines[0] and "other a" in lines[1]
+
+
+async def log_in_raw(client: Wire, token: str) -> Any:
+    """Present a token that a client of the SDK would not send, or that the broker rejects."""
+    assert await client.select("OAUTHBEARER") == 0
+    await client.call(sasl(f"n,,\1auth=Bearer {token}\1\1"), 2)
+    return await client.call(sasl("\1"), 2)
+
+
 def sasl(message: str) -> Any:
     return SaslAuthenticateRequest(auth_bytes=message.encode())
 
