@@ -14,11 +14,13 @@ Deviation: a request without a client id has the quotas of the default client id
 """
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
 
 METERS_MAX = 20_000  # a meter takes up to 2 KiB; client ids may be random
 KEPT_MS = 60_000  # since its last use, a meter is not removed for another one
 SECOND_CHANCES = 8
+CHARACTERS_MAX = 250  # of a client id that is kept; Kafka's protocol allows 32 KiB
 NO_NAME = ""  # the type is not part of the entity
 DEFAULT = None
 
@@ -75,7 +77,7 @@ class ClientLimits(Generic[M]):
             client_id: of the request, "" without one.
             now_ms: the time.
         """
-        client = user, client_id
+        client = user, kept_name(client_id)
         try:
             return self._found[client]
         except KeyError:
@@ -108,7 +110,8 @@ class ClientLimits(Generic[M]):
         found = self.limit_of(user, client_id)
         if found is None:
             return None
-        key, limit = found
+        (sharing_user, sharing_client), limit = found
+        key = sharing_user, sharing_client and kept_name(sharing_client)
         meter = self._meters.get(key)
         if meter is None:
             self._free_one(now_ms)
@@ -130,3 +133,10 @@ class ClientLimits(Generic[M]):
                 return
             self._meters[key] = meter
         del self._meters[next(iter(self._meters))]
+
+
+def kept_name(client_id: str) -> str:
+    """Return what stands for a client id in memory: itself, or the digest of a long one."""
+    if len(client_id) <= CHARACTERS_MAX:
+        return client_id
+    return blake2b(client_id.encode(), digest_size=32).hexdigest()

@@ -76,3 +76,16 @@ def test_number_of_meters_is_bounded(monkeypatch) -> None:  # type: ignore[no-un
         limits.find("", f"random-{index}", used.used_ms)
         assert len(limits._meters) <= 10 and len(limits._found) <= 10
     assert limits.find("", "used", used.used_ms) is used, "a meter in use is kept"
+
+
+def test_long_client_ids_are_not_kept() -> None:
+    """A client may send another id of 32 KiB with each request: 20,000 meters of them would take 600 MB."""
+    limits = new_limits()
+    limits.set((NO_NAME, DEFAULT), 5)
+    limits.set((NO_NAME, "a" * 1000), 7)
+    first, second = (limits.find("alice", letter * 30_000, 0) for letter in "bc")
+    assert first is limits.find("bob", "b" * 30_000, 0) is not second is not None
+    own = limits.find("alice", "a" * 1000, 0)
+    assert own is not None and own.limit == 7
+    names = [name for pair in (*limits._meters, *limits._found) for name in pair]
+    assert max(len(name or "") for name in names) <= client_limits.CHARACTERS_MAX
