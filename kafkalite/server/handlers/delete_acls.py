@@ -7,6 +7,7 @@ from kafkalite.cluster.changes import Refusal
 from kafkalite.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from kafkalite.server.requests.call import AdminCall
 from kafkalite.server.security.acl_requests import UNKNOWN_ELEMENTS, acl_store, filter_of, has_unknown
+from kafkalite.slicing import Steps
 from kafkalite.state.authorizer.acls import AclBinding, AclOperation
 
 OBJECTS_EACH = 10  # a change takes some 100 us
@@ -16,16 +17,30 @@ Result = DeleteAclsResponse.DeleteAclsFilterResult
 def delete_acls(call: AdminCall, request: DeleteAclsRequest) -> None:
     """Delete what the filters select; the response is sent when it is durable."""
     store = acl_store(call.context.authorizer, call.authorization, AclOperation.ALTER)
-    filters = [filter_of(each) for each in request.filters]
-    if not isinstance(store, Refusal) and any(map(has_unknown, filters)):
-        store = UNKNOWN_ELEMENTS
     if isinstance(store, Refusal):
-        result = Result(error_code=store.error, error_message=store.message, matching_acls=[])
-        call.answer(DeleteAclsResponse(filter_results=[result] * len(filters)))
+        refuse(call, request, store)
+        return
+    filters = [filter_of(each) for each in request.filters]
+    if any(map(has_unknown, filters)):
+        refuse(call, request, UNKNOWN_ELEMENTS)
         return
     ended = call.guard(partial(answer, call))
     objects = OBJECTS_EACH * len(store.authorizer.patterns) + len(filters)
     call.in_slices(store.delete(filters, ended), objects, lambda _none: None, changes=True)
+
+
+def refuse(call: AdminCall, request: DeleteAclsRequest, refusal: Refusal) -> None:
+    """Answer each filter with an error."""
+    count = len(request.filters)
+
+    def build_response() -> Steps:
+        results = call.elements()
+        for _ in range(count):
+            results.add(Result(error_code=refusal.error, error_message=refusal.message, matching_acls=[]))
+            yield
+        return DeleteAclsResponse(filter_results=results.finish())
+
+    call.answer_from(build_response(), count)
 
 
 def answer(call: AdminCall, deleted: list[Deleted]) -> None:

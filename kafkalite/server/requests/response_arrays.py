@@ -28,6 +28,10 @@ class ResponseArray:
         self._pieces: list[Encoded] = []
         self._structs = 0
 
+    def like(self) -> "ResponseArray":
+        """Return an empty collector for another array of the response."""
+        return ResponseArray(self._message, self._version)
+
     def add(self, element: StructBase, structs: int = 1) -> None:
         """Append an element; `structs`: number of its structs, without those in `Encoded` pieces."""
         self._pending.append(element)

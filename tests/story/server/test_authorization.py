@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.protocol.messages.create_acls import CreateAclsRequest
+from kafkalite.protocol.messages.delete_acls import DeleteAclsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest
 from kafkalite.protocol.messages.join_group import JoinGroupRequest
+from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest
 from kafkalite.state.authorizer.acls import (
@@ -276,3 +281,73 @@ async def test_checks_of_many_names_do_not_delay_other_requests(name: str) -> No
     entries = getattr(found[0], array)
     assert len(entries) == len(NAMES) and all(each.error_code for each in entries)
     assert answered > 5
+
+
+MANY = 6_000  # elements, so that the request is handled over several loop iterations
+CREATION = CreateAclsRequest.AclCreation(
+    resource_type=2,
+    resource_name="orders",
+    resource_pattern_type=3,
+    principal=ALICE,
+    host="*",
+    operation=3,
+    permission_type=3,
+)
+FILTER = DeleteAclsRequest.DeleteAclsFilter(
+    resource_type_filter=2, pattern_type_filter=3, operation=3, permission_type=3
+)
+QUOTA = AlterClientQuotasRequest.EntryData(
+    entity=[AlterClientQuotasRequest.EntryData.EntityData(entity_type="user", entity_name="bob")], ops=[]
+)
+COMMITTED = OffsetCommitRequest.OffsetCommitRequestTopic
+LISTED = ListOffsetsRequest.ListOffsetsTopic
+WHOLE = {
+    "CreateAcls": (CreateAclsRequest(creations=[CREATION] * MANY), 3),
+    "DeleteAcls": (DeleteAclsRequest(filters=[FILTER] * MANY), 3),
+    "AlterClientQuotas": (AlterClientQuotasRequest(entries=[QUOTA] * MANY), 1),
+    "OffsetCommit": (
+        OffsetCommitRequest(
+            group_id=GROUP,
+            topics=[
+                COMMITTED(
+                    name="orders",
+                    partitions=[COMMITTED.OffsetCommitRequestPartition(partition_index=at) for at in range(MANY)],
+                )
+            ],
+        ),
+        8,
+    ),
+    "ListOffsets": (
+        ListOffsetsRequest(
+            topics=[
+                LISTED(
+                    name="orders",
+                    partitions=[LISTED.ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(MANY)],
+                )
+            ]
+        ),
+        7,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+async def test_refusals_with_many_entries_do_not_delay_other_requests(name: str) -> None:
+    """A client without any right makes the broker build thousands of errors: it does so in steps, here one per loop
+    iteration. At once, those of 200,000 entries take more than a second.
+    """
+    async with authorized() as broker:
+        broker.broker.slicer._budget_s = 1e-9
+        alice, bob = broker.connect(ALICE), broker.connect(BOB)
+        alice.send(WHOLE[name])
+        iterations = 0
+        while not (found := alice.answers()):
+            iterations += 1
+            await asyncio.sleep(0)
+        bob.send((ApiVersionsRequest(), 3))
+        await bob.answer()
+    (answer,) = found
+    (entries,) = (value for each in type(answer).__fields__ if isinstance(value := getattr(answer, each.name), list))
+    entries = getattr(entries[0], "partitions", entries)
+    assert len(entries) == MANY and all(each.error_code for each in entries)
+    assert iterations > MANY / 20

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from kafkalite._speedups.codec import Encoded, RequestHeader, encode_elements
+from kafkalite._speedups.codec import RequestHeader
 from kafkalite._speedups.net.framing import Reply
 from kafkalite.server.requests.authorization.decision_cache import KeptAuthorization, decisions_of
+from kafkalite.server.requests.authorization.refusals import join_arrays
 from kafkalite.server.requests.call import Call, Context
 
 
@@ -35,9 +36,7 @@ class AuthorizedCall(Call[Context]):
             setattr(response, name, self._joined(getattr(response, name), entries))
 
     def _joined(self, present: list[Any], refused: list[Any]) -> list[Any]:
-        if any(isinstance(each, Encoded) for each in present):
-            refused = [encode_elements(refused, self.response_type, self.version)]
-        return [*present, *refused]
+        return join_arrays(self.response_type, self.version, present, refused)
 
 
 def authorized_call(

@@ -11,8 +11,15 @@ from typing import Any
 from kafkalite.clock import Outcome
 from kafkalite.server.requests.authorization import guards
 from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall, authorized_call
-from kafkalite.server.requests.authorization.refusals import refuse_all, refused_entry, struct_of
+from kafkalite.server.requests.authorization.refusals import (
+    join_arrays,
+    refuse_entry,
+    refuse_in_steps,
+    struct_of,
+    structs_in,
+)
 from kafkalite.server.requests.authorization.table import CLUSTER, TABLE, Check, Effect, Row
+from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.slicing import Steps, finish, group_steps
 
 PRODUCE = 0  # its frame is request memory until it is answered
@@ -52,9 +59,11 @@ def check_large(call: AnyCall, request: Any, serve: Serve) -> None:
         call.reply.in_progress = False
         call.reply.resume(pinned=key == PRODUCE)
         remaining = outcome.result()
-        if remaining is not None:
-            serve(remaining)
-            call.context.replicas.write_pending()  # no loop iteration writes what it appends
+        if remaining is None:
+            call.context.slicer.run(empty_request(request), Outcome.result)
+            return
+        serve(remaining)
+        call.context.replicas.write_pending()  # no loop iteration writes what it appends
 
     call.reply.pause()
     job = call.context.slicer.run(call.charge_steps(group_steps(steps)), call.guard(checked))
@@ -69,7 +78,8 @@ def check_in_steps(call: AnyCall, request: Any, row: Row) -> Steps:
         if not check.applies(call.version):
             continue
         if check.effect is Effect.REFUSE and not may_pass(call, request, check):
-            call.answer(refuse_all(call.response_type, call.version, request, check.error, row))
+            refusal = refuse_in_steps(call.response_type, call.version, request, check.error, row)
+            call.answer((yield from refusal))
             return None
         if check.effect is Effect.FILTER and check.of and not suffices(call, check):
             yield from filter_entries(call, request, check, row)
@@ -104,15 +114,16 @@ def filter_entries(call: AnyCall, request: Any, check: Check, row: Row) -> Steps
     target = row.entries[1]
     struct = struct_of(call.response_type, target)
     kept: list[Any] = []
-    refused: list[Any] = []
+    refused = call.elements()
     for entry in getattr(request, array):
         named = getattr(entry, name) if name else entry
         if call.authorization.allows(*check.right, named):
             kept.append(entry)
         else:
-            refused.append(refused_entry(struct, entry, check.error))
+            refusal = yield from refuse_entry(call.elements(), struct, entry, check.error)
+            refused.add(refusal, structs_in(refusal))
         yield
-    if refused:
+    if len(kept) < len(getattr(request, array)):
         setattr(request, array, kept)
         before = [] if call.refused is None else call.refused[1]
-        call.refused = target, [*before, *refused]
+        call.refused = target, join_arrays(call.response_type, call.version, before, refused.finish())

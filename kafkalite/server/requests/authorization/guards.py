@@ -10,7 +10,14 @@ from kafkalite._speedups.codec import decode
 from kafkalite.config.resource_types import ResourceType
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall
-from kafkalite.server.requests.authorization.refusals import refuse_all, refused_entry, struct_of
+from kafkalite.server.requests.authorization.refusals import (
+    refuse_entries,
+    refuse_entry,
+    refuse_in_steps,
+    refused_entry,
+    struct_of,
+    structs_in,
+)
 from kafkalite.server.requests.authorization.table import (
     ALTER,
     CLUSTER,
@@ -26,7 +33,7 @@ from kafkalite.server.requests.authorization.table import (
     TRANSACTIONAL_ID,
     WRITE,
 )
-from kafkalite.slicing import Steps
+from kafkalite.slicing import Steps, finish
 from kafkalite.state.authorizer.acls import CLUSTER_NAME, WILDCARD, AclOperation, AclResourceType
 
 AnyCall = AuthorizedCall[Any]
@@ -42,24 +49,24 @@ ADD_PARTITIONS_OF_BROKERS_SINCE = 4
 NO_OFFSET = -1
 
 
-def refuse(call: AnyCall, request: Any, resource_type: AclResourceType) -> None:
+def refuse(call: AnyCall, request: Any, resource_type: AclResourceType) -> Steps:
     """Answer a request that is refused as a whole."""
     row = TABLE[call.header.api_key]
-    call.answer(refuse_all(call.response_type, call.version, request, ERRORS[resource_type], row))
+    call.answer((yield from refuse_in_steps(call.response_type, call.version, request, ERRORS[resource_type], row)))
 
 
 def refuse_cluster(call: AnyCall, request: Any, operation: AclOperation) -> bool:
-    """Answer a request without a right on the cluster; returns whether it was answered."""
+    """Answer a request without entries that lacks a right on the cluster; returns whether it was answered."""
     if call.authorization.allows_cluster(operation):
         return False
-    refuse(call, request, CLUSTER)
+    finish(refuse(call, request, CLUSTER))
     return True
 
 
 def refuse_named(
     call: AnyCall, request: Any, operation: AclOperation, resource_type: AclResourceType, name: str
 ) -> bool:
-    """Answer a request if a right on its resource is missing; returns whether it was answered.
+    """Answer a request without entries if a right on its resource is missing; returns whether it was answered.
 
     Arguments:
         call, request: the request.
@@ -68,7 +75,7 @@ def refuse_named(
     """
     if call.authorization.allows(operation, resource_type, name):
         return False
-    refuse(call, request, resource_type)
+    finish(refuse(call, request, resource_type))
     return True
 
 
@@ -90,17 +97,18 @@ def split(
         struct: of the topics in the response.
     """
     kept: list[Any] = []
-    refused: list[Any] = []
+    refused = call.elements()
     for topic in getattr(request, array):
         name = name_of(topic)
         if name is None or call.authorization.allows(operation, TOPIC, name):
             kept.append(topic)
         else:
-            refused.append(refused_entry(struct, topic, ERRORS[TOPIC]))
+            entry = yield from refuse_entry(call.elements(), struct, topic, ERRORS[TOPIC])
+            refused.add(entry, structs_in(entry))
         yield
-    if refused:
+    if len(kept) < len(getattr(request, array)):
         setattr(request, array, kept)
-    return refused
+    return refused.finish()
 
 
 def serve_rest(call: AnyCall, request: Any, array: str, target: str, refused: Sequence[Any]) -> Any:
@@ -151,15 +159,15 @@ def serve_rest_of_names(
     array, target = arrays
     struct, error = struct_of(call.response_type, target), ERRORS[resource_type]
     allowed: list[str] = []
-    refused: list[Any] = []
+    refused = call.elements()
     for name in getattr(request, array):
         if call.authorization.allows(operation, resource_type, name):
             allowed.append(name)
         else:
-            refused.append(refused_entry(struct, name, error))
+            refused.add(refused_entry(struct, name, error))
         yield
     setattr(request, array, allowed)
-    return serve_rest(call, request, array, target, refused)
+    return serve_rest(call, request, array, target, refused.finish())
 
 
 def name_of_id(call: AnyCall, topic_id: bytes) -> str | None:
@@ -181,7 +189,7 @@ def produce(call: AnyCall, request: Any) -> Any:
     if request.transactional_id is not None and is_transactional(request):
         allowed = call.authorization.allows(WRITE, TRANSACTIONAL_ID, request.transactional_id)
         if not allowed:
-            return refuse_produce(call, request, ERRORS[TRANSACTIONAL_ID])
+            return refuse_produce(call, request)
     by_id = call.version >= PRODUCE_TOPIC_ID_SINCE
     if not by_id:
         kept = call.authorization.kept(WRITE, TOPIC)
@@ -204,11 +212,11 @@ def produce_without_answer(call: AnyCall, request: Any, name_of: Callable[[Any],
     return request
 
 
-def refuse_produce(call: AnyCall, request: Any, error: int) -> None:
-    if request.acks == 0:
-        call.close("produce with acks=0 failed: TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-    else:
-        call.answer(refuse_all(call.response_type, call.version, request, error, TABLE[call.header.api_key]))
+def refuse_produce(call: AnyCall, request: Any) -> Steps | None:
+    if request.acks:
+        return refuse(call, request, TRANSACTIONAL_ID)
+    call.close("produce with acks=0 failed: TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    return None
 
 
 def is_transactional(request: Any) -> bool:
@@ -229,11 +237,13 @@ def fetch(call: AnyCall, request: Any) -> Any:
         return request
     if call.authorization.allows_cluster(CLUSTER_ACTION):
         return request
-    target = "responses"
-    struct = struct_of(call.response_type, target)
-    responses = [refused_entry(struct, each, ERRORS[TOPIC]) for each in request.topics]
+    return refuse_replica(call, request)
+
+
+def refuse_replica(call: AnyCall, request: Any) -> Steps:
+    struct = struct_of(call.response_type, "responses")
+    responses = yield from refuse_entries(call.elements(), struct, request.topics, ERRORS[TOPIC])
     call.answer(call.response_type(error_code=0 if responses else ERRORS[CLUSTER], responses=responses))
-    return None
 
 
 def in_handler(_call: AnyCall, request: Any) -> Any:
@@ -258,7 +268,7 @@ def offset_commit(call: AnyCall, request: Any) -> Steps:
 
         request = decode(OffsetCommitRequest, call.version, call.header.body, exact=False)
     if not allowed:
-        refuse(call, request, GROUP)
+        yield from refuse(call, request, GROUP)
         return None
     return (yield from serve_rest_of_topics(call, request, ("topics", "topics"), READ, namer(call, by_id=by_id)))
 
@@ -278,8 +288,7 @@ def offset_fetch(call: AnyCall, request: Any) -> Any:
     if call.version >= GROUPS_SINCE:
         return offset_fetch_of_groups(call, request)
     if not call.authorization.allows(DESCRIBE, GROUP, request.group_id):
-        refuse(call, request, GROUP)
-        return None
+        return refuse(call, request, GROUP)
     if request.topics is None:
         return request
     return offset_fetch_of_topics(call, request)
@@ -335,7 +344,7 @@ def registering(call: AnyCall, request: Any, topics: Sequence[str], pattern: str
         allowed = call.authorization.allows(DESCRIBE, TOPIC, name) and allowed  # each one in the audit log
         yield
     if not allowed:
-        refuse(call, request, TOPIC)
+        yield from refuse(call, request, TOPIC)
     return request if allowed else None
 
 
@@ -354,19 +363,20 @@ def delete_topics(call: AnyCall, request: Any) -> Steps:
     array = "topics" if call.version >= DELETE_BOTH_FORMS_SINCE else "topic_names"
     struct = struct_of(call.response_type, "responses")
     kept: list[Any] = []
-    refused: list[Any] = []
+    refused = call.elements()
     for topic in getattr(request, array):
         yield
         name = topic if isinstance(topic, str) else topic.name
         if may_delete(call, name) if name is not None else may_delete_id(call, topic.topic_id):
             kept.append(topic)
             continue
-        refused.append(refused_entry(struct, topic, ERRORS[TOPIC]))
+        entry = refused_entry(struct, topic, ERRORS[TOPIC])
         if name is None:
             of_id = name_of_id(call, topic.topic_id)
-            refused[-1].name = of_id if of_id and call.authorization.allows(DESCRIBE, TOPIC, of_id) else None
+            entry.name = of_id if of_id and call.authorization.allows(DESCRIBE, TOPIC, of_id) else None
+        refused.add(entry)
     setattr(request, array, kept)
-    return serve_rest(call, request, array, "responses", refused)
+    return serve_rest(call, request, array, "responses", refused.finish())
 
 
 def may_delete(call: AnyCall, name: str) -> bool:
@@ -405,7 +415,7 @@ def configs(call: AnyCall, request: Any) -> Steps:
     assert row.entries is not None
     source, target = row.entries
     struct = struct_of(call.response_type, target)
-    kept, refused = [], []
+    kept, refused = [], call.elements()
     for resource in getattr(request, source):
         of_cluster = resource.resource_type in CONFIG_OF_CLUSTER
         resource_type = CLUSTER if of_cluster else CONFIG_RIGHTS.get(resource.resource_type)
@@ -414,10 +424,10 @@ def configs(call: AnyCall, request: Any) -> Steps:
         if resource_type is None or call.authorization.allows(operation, resource_type, name):
             kept.append(resource)
         else:
-            refused.append(refused_entry(struct, resource, ERRORS[resource_type]))
+            refused.add(refused_entry(struct, resource, ERRORS[resource_type]))
         yield
     setattr(request, source, kept)
-    return serve_rest(call, request, source, target, refused)
+    return serve_rest(call, request, source, target, refused.finish())
 
 
 # Transactions.
@@ -431,16 +441,16 @@ def init_producer_id(call: AnyCall, request: Any) -> Any:
     authorization = call.authorization
     if authorization.allows_cluster(IDEMPOTENT_WRITE, log_denied=False) or authorization.allows_any(WRITE, TOPIC):
         return request
-    refuse(call, request, CLUSTER)
-    return None
+    return refuse(call, request, CLUSTER)
 
 
 def add_partitions_to_txn(call: AnyCall, request: Any) -> Any:
     """Key 24. The topics of clients are checked by the handler: one that is refused rejects all of them."""
     if call.version >= ADD_PARTITIONS_OF_BROKERS_SINCE:
         return None if refuse_cluster(call, request, CLUSTER_ACTION) else request
-    transactional_id = request.v3_and_below_transactional_id
-    return None if refuse_named(call, request, WRITE, TRANSACTIONAL_ID, transactional_id) else request
+    if call.authorization.allows(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        return request
+    return refuse(call, request, TRANSACTIONAL_ID)
 
 
 # The cluster.
@@ -451,25 +461,26 @@ def alter_replica_log_dirs(call: AnyCall, request: Any) -> Steps:
     if call.authorization.allows_cluster(ALTER):
         return request
     struct = struct_of(call.response_type, "results")
-    results: list[Any] = []
-    for topic in (topic for each in request.dirs for topic in each.topics):
-        results.append(refused_entry(struct, topic, ERRORS[CLUSTER]))
-        yield
+    topics = (topic for each in request.dirs for topic in each.topics)
+    results = yield from refuse_entries(call.elements(), struct, topics, ERRORS[CLUSTER])
     call.answer(call.response_type(results=results))
     return None
 
 
-def alter_user_scram_credentials(call: AnyCall, request: Any) -> Any:
+def alter_user_scram_credentials(call: AnyCall, request: Any) -> Steps:
     """Key 51: an error for each user."""
     if call.authorization.allows_cluster(ALTER):
         return request
     struct = struct_of(call.response_type, "results")
-    users = sorted({each.name for each in (*request.deletions, *request.upsertions)})
-    call.answer(
-        call.response_type(
-            results=[struct(user=each, error_code=ERRORS[CLUSTER], error_message=None) for each in users]
-        )
-    )
+    users: set[str] = set()
+    for each in (*request.deletions, *request.upsertions):
+        users.add(each.name)
+        yield
+    results = call.elements()
+    for name in sorted(users):
+        results.add(struct(user=name, error_code=ERRORS[CLUSTER], error_message=None))
+        yield
+    call.answer(call.response_type(results=results.finish()))
     return None
 
 

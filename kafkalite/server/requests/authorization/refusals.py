@@ -2,13 +2,20 @@
 
 An entry of a response repeats the names of its entry in the request, and has the error code at each level that has one,
 as `getErrorResponse` of Kafka's requests does. Fields of both are found by their names.
+
+A client without any right may send 200,000 entries, whose refusal takes more than a second: entries are built and
+encoded in steps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kafkalite._speedups.codec import Encoded, encode_elements
 from kafkalite.protocol.schema import Field, Response
 from kafkalite.server.requests.authorization.table import Row
+from kafkalite.server.requests.deferred_free import arrays_of
+from kafkalite.server.requests.response_arrays import PIECE_STRUCTS, ResponseArray
+from kafkalite.slicing import Steps, finish
 
 NAMES = ("name", "topic", "topic_name", "group_id", "transactional_id", "key")
 INDEXES = ("partition_index", "index", "partition", "partition_id")
@@ -24,7 +31,16 @@ UNKNOWN_FIELDS = (
 
 
 def refuse_all(message: type[Response], version: int, request: Any, error: int, row: Row) -> Any:
-    """Return the response for a request that is refused as a whole.
+    """As `refuse_in_steps`, at once: for requests that have few entries.
+
+    Arguments:
+        message, version, request, error, row: as of `refuse_in_steps`.
+    """
+    return finish(refuse_in_steps(message, version, request, error, row))
+
+
+def refuse_in_steps(message: type[Response], version: int, request: Any, error: int, row: Row) -> Steps:
+    """Return the response for a request that is refused as a whole, in steps.
 
     Arguments:
         message: the class of the response.
@@ -36,14 +52,57 @@ def refuse_all(message: type[Response], version: int, request: Any, error: int, 
     response = refused_entry(message, None, error)
     if row.entries is not None and (row.doubled or not message.has_error_code(version)):
         source, target = row.entries
-        setattr(response, target, refused_entries(message, target, getattr(request, source) or (), error))
+        entries = getattr(request, source) or ()
+        array = ResponseArray(message, version)
+        setattr(response, target, (yield from refuse_entries(array, struct_of(message, target), entries, error)))
     return response
 
 
-def refused_entries(message: type[Any], target: str, refused: Iterable[Any], error: int) -> list[Any]:
-    """Return the entries of an array of a response for entries of the request, structs or names."""
-    struct = struct_of(message, target)
-    return [refused_entry(struct, each, error) for each in refused]
+def refuse_entries(array: ResponseArray, struct: type[Any], entries: Iterable[Any], error: int) -> Steps:
+    """Return an array of a response for entries of the request, structs or names, in steps.
+
+    Arguments:
+        array: empty; collects the entries.
+        struct: their class.
+        entries: of the request.
+        error: the code.
+    """
+    for entry in entries:
+        refused = yield from refuse_entry(array.like(), struct, entry, error)
+        array.add(refused, structs_in(refused))
+        yield
+    return array.finish()
+
+
+def structs_in(entry: Any) -> int:
+    """Return the number of structs of an entry of a response."""
+    return 1 + sum(len(getattr(entry, name)) for name in arrays_of(entry))
+
+
+def refuse_entry(array: ResponseArray, struct: type[Any], entry: Any, error: int) -> Steps:
+    """As `refused_entry`, in steps; `array` is empty, and collects the parts of an entry that has many."""
+    many = [field for field in struct.__fields__ if len(parts_of(field, entry)) > PIECE_STRUCTS]
+    if not many:
+        return refused_entry(struct, entry, error)
+    result = refused_entry(struct, entry, error, omitted=many)
+    for field in many:
+        parts = parts_of(field, entry)
+        setattr(
+            result, field.name, (yield from refuse_entries(array.like(), struct_of(struct, field.name), parts, error))
+        )
+    return result
+
+
+def join_arrays(message: type[Any], version: int, *arrays: list[Any]) -> list[Any]:
+    """Return the elements of several arrays as one: all as structs, or all as `Encoded` pieces."""
+    if not any(isinstance(each, Encoded) for array in arrays for each in array[:1]):
+        return [each for array in arrays for each in array]
+    return [piece for array in arrays if array for piece in pieces_of(message, version, array)]
+
+
+def pieces_of(message: type[Any], version: int, array: list[Any]) -> list[Any]:
+    """Return an array that has elements as `Encoded` pieces."""
+    return array if isinstance(array[0], Encoded) else [encode_elements(array, message, version)]
 
 
 def struct_of(message: type[Any], name: str) -> type[Any]:
@@ -53,17 +112,18 @@ def struct_of(message: type[Any], name: str) -> type[Any]:
     return element
 
 
-def refused_entry(struct: type[Any], entry: Any, error: int) -> Any:
+def refused_entry(struct: type[Any], entry: Any, error: int, omitted: Sequence[Field] = ()) -> Any:
     """Return a struct with an error.
 
     Arguments:
         struct: its class.
         entry: of the request: a struct, a name or an index; None = the whole request.
         error: the code.
+        omitted: fields that are not set.
     """
     result = struct()
     for each in struct.__fields__:
-        value = value_of(each, entry, error)
+        value = None if each in omitted else value_of(each, entry, error)
         if value is not None:
             setattr(result, each.name, value)
         elif each.name == "error_message" and each.nullable_since < 1 << 15:
@@ -80,17 +140,26 @@ def value_of(field: Field, entry: Any, error: int) -> Any:
         return UNKNOWN
     if entry is None:
         return None
-    if name in COPIED and element is not None and element.struct is not None:
-        return [refused_entry(element.struct, each, error) for each in getattr(entry, name)]
+    if element is not None and element.struct is not None and (name in COPIED or carries_error(element.struct)):
+        return [refused_entry(element.struct, each, error) for each in parts_of(field, entry)]
     if name in COPIED:
         return getattr(entry, name, None)
     if name in NAMES:
         return entry if isinstance(entry, str) else first_of(entry, NAMES)
     if name in INDEXES:
         return entry if isinstance(entry, int) else first_of(entry, INDEXES)
-    if element is not None and element.struct is not None and carries_error(element.struct):
-        return [refused_entry(element.struct, each, error) for each in first_of(entry, PARTS) or ()]
     return None
+
+
+def parts_of(field: Field, entry: Any) -> Sequence[Any]:
+    """Return what an array of structs of a response repeats of an entry of the request: its partitions or others."""
+    element = field.wire.element
+    if entry is None or element is None or element.struct is None:
+        return ()
+    if field.name in COPIED:
+        copied: Sequence[Any] = getattr(entry, field.name)
+        return copied
+    return first_of(entry, PARTS) or () if carries_error(element.struct) else ()
 
 
 def carries_error(struct: type[Any]) -> bool:
