@@ -2,7 +2,7 @@
 
 The partitions that this broker leads with followers are checked every half of `replica.lag.time.max.ms`, in slices of
 loop iterations: there may be thousands. `state/isr/isr_shrink` decides which followers leave; a late check removes
-none.
+none. All slices use the time at which the check began: the process may be stopped between two of them.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from kafkalite.state.isr.isr_shrink import LagChecks
 class LagChecked(Protocol):
     """A partition whose followers are checked."""
 
-    def check_lag(self, lag_max_ms: int, *, removes: bool) -> None:
-        """Request the removal of followers that lag, if `removes`."""
+    def check_lag(self, lag_max_ms: int, now_ms: int) -> None:
+        """Request the removal of followers that lag at the time of the check."""
 
 
 class IsrCheckTimer:
@@ -59,15 +59,15 @@ class IsrCheckTimer:
         self._timer = self._clock.call_at(self._checks.next_ms(self._lag_max_ms()) / 1000, self._check)
 
     def _check(self) -> None:
-        lag_max_ms = self._lag_max_ms()
-        removes = self._checks.begin(self._now_ms(), lag_max_ms)
+        lag_max_ms, now_ms = self._lag_max_ms(), self._now_ms()
+        removes = self._checks.begin(now_ms, lag_max_ms)
         self._set_timer()
-        visit = partial(self._check_partition, lag_max_ms, removes)
-        visit_in_slices(self._clock, list(self._checked), visit)
+        if removes:
+            visit_in_slices(self._clock, list(self._checked), partial(self._check_partition, lag_max_ms, now_ms))
 
-    def _check_partition(self, lag_max_ms: int, removes: bool, checked: LagChecked) -> None:
+    def _check_partition(self, lag_max_ms: int, now_ms: int, checked: LagChecked) -> None:
         if checked in self._checked:
-            checked.check_lag(lag_max_ms, removes=removes)
+            checked.check_lag(lag_max_ms, now_ms)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

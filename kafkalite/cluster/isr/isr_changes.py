@@ -185,16 +185,15 @@ class IsrChanges:
             self._parts.sender.submit(self, change)
             leader.change_isr(isr.committed.isr, isr.expected)
 
-    def check_lag(self, lag_max_ms: int, *, removes: bool) -> None:
+    def check_lag(self, lag_max_ms: int, now_ms: int) -> None:
         """Request the removal of followers that lag.
 
         Arguments:
             lag_max_ms: the allowed lag.
-            removes: False if the check is late: fetches may not be received yet.
+            now_ms: milliseconds of the monotonic clock when the check of all partitions began.
         """
         isr, log = self._isr, self._partition.log
-        if removes and log is not None and len(isr.committed.isr) > 1:
-            now_ms = int(self._host.clock.monotonic() * 1000)
+        if log is not None and len(isr.committed.isr) > 1:
             change = isr.shrink(self._leader.followers, log.log_end_offset, now_ms, lag_max_ms)
             if change is not None:
                 self._parts.sender.submit(self, change)

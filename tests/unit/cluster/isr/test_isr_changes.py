@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.cluster.isr.isr_changes import IsrChanges
 from kafkalite.cluster.metadata.image import PartitionImage
 from kafkalite.cluster.partition.leader import Leader
 from kafkalite.config.topic import TopicConfig
@@ -152,6 +153,22 @@ def test_late_check_removes_nobody(in_sync: LeadingBroker) -> None:
     broker.fetch(2, 2)
     broker.pass_ms(LAG_MS / 2)
     assert requested(broker)[0] == [(OWN, OWN_EPOCH), (2, 5)], "3 has not fetched since"
+
+
+def test_check_that_is_stopped_between_two_partitions_removes_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = LeadingBroker(tmp_path, led=2)
+    check_lag = IsrChanges.check_lag
+
+    def stopped(self: IsrChanges, lag_max_ms: int, now_ms: int) -> None:
+        check_lag(self, lag_max_ms, now_ms)
+        broker.clock.stop(3 * LAG_MS)
+
+    monkeypatch.setattr(IsrChanges, "check_lag", stopped)
+    broker.pass_ms(LAG_MS / 2)
+    broker.pass_ms()
+    assert broker.controller.requests == []
 
 
 def test_lag_is_checked_by_one_timer_for_all_partitions_with_followers(tmp_path: Path) -> None:

@@ -280,8 +280,8 @@ def remove_before_the_response(patch: pytest.MonkeyPatch) -> None:
     """A follower that lags is not waited for from the request for its removal on."""
     check_lag = IsrChanges.check_lag
 
-    def hasty(self: IsrChanges, lag_max_ms: int, *, removes: bool) -> None:
-        check_lag(self, lag_max_ms, removes=removes)
+    def hasty(self: IsrChanges, lag_max_ms: int, now_ms: int) -> None:
+        check_lag(self, lag_max_ms, now_ms)
         pending = self._isr.pending
         if pending is not None and pending.joins is None:
             self._leader.change_isr(tuple(member.broker_id for member in pending.isr))
