@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from kafkalite_sdk.producer.producer import Producer
 
+from kafkalite.errors import KafkaError
+from kafkalite.net.client import ClientConnection
+from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.testing.simulated_cluster import PORT, host_of
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.replica_invariants import Partition
+from tests.kit.server import batch, outcomes, produce_request
 from tests.story.cluster.administrator import Administrator
 from tests.story.cluster.invariants import check_leader_epochs
 from tests.story.cluster.world import run
@@ -22,6 +28,7 @@ FLUSHED: Partition = ("flushed", 0)  # created by tests of flushes
 SEED = 1  # not one in which all topics are flushed
 RECOVERY_S = 10.0
 SESSION_S = 2.0
+REQUEST_S = 60.0
 EXTRA_S = 5.0  # beyond the session timeout, until a partition without its leader acknowledges again
 
 
@@ -118,10 +125,17 @@ def test_a_paused_leader_acknowledges_nothing_after_the_election_of_another(tmp_
     async def scenario(world: ReplicatedWorld, _observer: Observer) -> None:
         await send(world, b"one")
         paused = leader_of(world)
-        world.brokers[paused].pause()
-        await send(world, b"two")
-        assert leader_of(world) != paused
-        world.brokers[paused].resume()
+        connection = ClientConnection(host_of(paused), PORT, timeout_s=REQUEST_S, dial=world.network.dial)
+        async with connection:
+            await connection.call(MetadataRequest(topics=[]), version_max=1)  # it is connected
+            world.brokers[paused].pause()
+            request = produce_request(ORDERS[0], (ORDERS[1], batch(b"late")))
+            late = asyncio.ensure_future(connection.call(request, version_max=9))
+            await send(world, b"two")
+            assert leader_of(world) != paused
+            world.brokers[paused].resume()
+            (found,) = await asyncio.gather(late, return_exceptions=True)
+        assert isinstance(found, KafkaError) or all(each.error_code for each in outcomes(found)), found
         await send(world, b"three")
         await until_in_sync(world)
         assert await values(world) == [b"one", b"two", b"three"]
