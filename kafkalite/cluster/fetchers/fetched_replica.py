@@ -4,7 +4,7 @@ from kafkalite.clock import Timer
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.state.follower.fetch_session import Position
-from kafkalite.state.follower.replica_fetch import ReplicaFetch
+from kafkalite.state.follower.replica_fetch import PartitionFetch
 from kafkalite.storage.log.log import Log
 
 PartitionKey = tuple[bytes, int]  # topic id, index
@@ -53,7 +53,7 @@ class FetchedReplica:
         self.flush_first = flush_first
         self.key: PartitionKey = (partition.topic_id, partition.index)
         self.leader_epoch = partition.leader_epoch
-        self.fetch = ReplicaFetch()
+        self.fetch = PartitionFetch()
         self.lag = UNKNOWN_LAG
         self.since = 0
         self.step: object = None

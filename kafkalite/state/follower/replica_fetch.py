@@ -133,8 +133,8 @@ def event_of(error: int) -> FetchEvent:
     return ERRORS.get(error, E.REFUSED)
 
 
-class ReplicaFetch:
-    """The state of one partition.
+class PartitionFetch:
+    """The state in which a follower fetches one partition.
 
     Attributes:
         state: of the table.

@@ -8,15 +8,15 @@ from kafkalite.state.follower.replica_fetch import (
     TRANSITIONS,
     FetchEvent,
     FetchState,
-    ReplicaFetch,
+    PartitionFetch,
     event_of,
 )
 
 JOBS = [FetchState.TRUNCATING, FetchState.RESTARTING, FetchState.FLUSHING]
 
 
-def in_state(state: FetchState) -> ReplicaFetch:
-    fetch = ReplicaFetch()
+def in_state(state: FetchState) -> PartitionFetch:
+    fetch = PartitionFetch()
     fetch.state = state
     return fetch
 
@@ -57,23 +57,23 @@ def test_log_directory_may_go_offline_in_every_state(state: FetchState) -> None:
     ],
 )
 def test_errors_of_a_fetch_response(error: int, state: FetchState) -> None:
-    assert ReplicaFetch().apply(event_of(error)) is state
+    assert PartitionFetch().apply(event_of(error)) is state
 
 
 def test_expected_error_is_reported_when_it_persists_and_an_unexpected_one_at_once() -> None:
-    fetch = ReplicaFetch()
+    fetch = PartitionFetch()
     reported = []
     for _ in range(REPORTED_FAILURES):
         fetch.apply(FetchEvent.REFUSED)
         reported.append(fetch.is_reported(KafkaErrorCode.UNKNOWN_LEADER_EPOCH))
         fetch.apply(FetchEvent.PAUSE_ENDED)
     assert reported == [False] * (REPORTED_FAILURES - 1) + [True]
-    assert ReplicaFetch().is_reported(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+    assert PartitionFetch().is_reported(KafkaErrorCode.KAFKA_STORAGE_ERROR)
 
 
 @pytest.mark.parametrize("event", [FetchEvent.RECORDS, FetchEvent.FLUSH_REQUIRED, FetchEvent.NEW_EPOCH])
 def test_failures_are_those_in_a_row(event: FetchEvent) -> None:
-    fetch = ReplicaFetch()
+    fetch = PartitionFetch()
     for _ in range(3):
         fetch.apply(FetchEvent.REFUSED)
         fetch.apply(FetchEvent.PAUSE_ENDED)
