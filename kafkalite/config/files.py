@@ -2,10 +2,10 @@
 
 Precedence: `--set key=value`, the environment (`KAFKALITE_LOG_RETENTION_MS` is `log.retention.ms`), the file
 (`server.properties` as Java reads it, or TOML with tables or dotted keys), Kafka's default. Each value has its origin,
-which the error of a wrong value names.
+which the error of a wrong value names. References in values of the file are resolved (`sources.references`).
 """
 
-import re
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +13,13 @@ from pathlib import Path
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, LISTENER_PREFIX
 from kafkalite.config.keys import ConfigError
+from kafkalite.config.sources.properties import parse_properties
+from kafkalite.config.sources.references import resolve_references
 from kafkalite.config.table_security import REFUSED_PREFIXES
 
 ENVIRONMENT_PREFIX = "KAFKALITE_"
 COMMAND_VARIABLES = ("KAFKALITE_CLIENT_CONFIG",)  # of the commands of clients
-ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-BLANK = " \t\f"
 SHOWN, SHOWN_CHARS = 3, 40  # keys of a file of another kind
-HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def load(
     texts: dict[str, str] = {}
     origins: dict[str, str] = {}
     sources = [
-        *([(file, read_file(file))] if file is not None else []),
+        *([(file, read_file(file, environment))] if file is not None else []),
         *((name, {key: text}) for name, key, text in from_environment(environment or {})),
         ("--set", dict(map(split_setting, settings))),
     ]
@@ -63,8 +62,13 @@ def load(
     return StaticConfig(texts, origins)
 
 
-def read_file(path: str) -> dict[str, str]:
-    """Return the texts of a configuration file; raises ConfigError."""
+def read_file(path: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the texts of a configuration file, with its references resolved; raises ConfigError.
+
+    Arguments:
+        path: TOML if it ends with `.toml`, else properties.
+        environment: for references `${env:NAME}`; None = that of this process.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -74,7 +78,7 @@ def read_file(path: str) -> dict[str, str]:
     texts = parse_toml(path, data) if path.endswith(".toml") else parse_properties(path, data)
     if texts and not any(map(is_known, texts)):
         raise ConfigError("", f"{path}: {none_known(list(texts))}")
-    return texts
+    return resolve_references(texts, os.environ if environment is None else environment)
 
 
 def none_known(names: list[str]) -> str:
@@ -148,76 +152,3 @@ def toml_text(path: str, key: str, value: object) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     raise ConfigError(key, f"{path}: {key}: a value of type {type(value).__name__} is not supported")
-
-
-# Properties, as java.util.Properties.load reads them.
-
-
-def parse_properties(path: str, data: bytes) -> dict[str, str]:
-    """Parse comments, continued lines, separators and escapes like Java; raises ConfigError. Text that is not UTF-8 is
-    Latin-1.
-    """
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    found: dict[str, str] = {}
-    for number, line in logical_lines(text):
-        key, value = split_property(line)
-        origin = f"{path}, line {number}"
-        found[unescape(origin, key)] = unescape(origin, value)
-    return found
-
-
-def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with their number: continued ones joined, comments and empty ones skipped."""
-    parts: list[str] = []
-    first = 0
-    for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):
-        line = raw.lstrip(BLANK)
-        if not parts:
-            if not line or line[0] in "#!":
-                continue
-            first = number
-        slashes = len(line) - len(line.rstrip("\\"))
-        if slashes % 2:
-            parts.append(line[:-1])
-            continue
-        yield first, "".join((*parts, line))
-        parts = []
-    if parts:
-        yield first, "".join(parts)
-
-
-def split_property(line: str) -> tuple[str, str]:
-    """Return key and value: the key ends at the first `=`, `:` or blank without a backslash before it."""
-    end = 0
-    while end < len(line) and line[end] not in "=:" + BLANK:
-        end += 2 if line[end] == "\\" else 1
-    rest = line[end:].lstrip(BLANK)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(BLANK)
-    return line[:end], rest
-
-
-def unescape(origin: str, text: str) -> str:
-    """Resolve backslashes; raises ConfigError for an invalid \\uXXXX."""
-    if "\\" not in text:
-        return text
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        at += 1
-        if char == "\\" and at < len(text):
-            char = text[at]
-            at += 1
-            if char == "u":
-                if not HEX4.fullmatch(text[at : at + 4]):
-                    raise ConfigError("", f"{origin}: \\u needs four hexadecimal digits")
-                char = chr(int(text[at : at + 4], 16))
-                at += 4
-            else:
-                char = ESCAPES.get(char, char)
-        out.append(char)
-    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -33,7 +33,8 @@ IDENTITY = (
         "Voters of the KRaft quorum (ID@HOST:PORT); refused unless this process is the only one.", support=IDLE),
     Key("controller.quorum.bootstrap.servers", LIST, (),
         "Addresses of the KRaft quorum (HOST:PORT); refused unless this process is the only one.", support=IDLE),
-    Key("config.providers", LIST, (), "Java classes that resolve values of other keys.", support=REFUSED),
+    Key("config.providers", LIST, (), "Names in references such as ${file:PATH:KEY}; only in the file.",
+        support=REFUSED),
     Key("metadata.log.dir", STRING, None, "Directory of the KRaft metadata log.", support=IDLE),
 )  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Reads the texts of the configuration file: properties, and the references in their values."""
