@@ -54,7 +54,8 @@ class TransactionalSender:
         try:
             await self._sender.watched(self._sender.producer.commit_transaction())
         except Failure as failure:
-            self._in_doubt = isinstance(failure.__cause__, UNKNOWN)
+            error = failure.__cause__
+            self._in_doubt = isinstance(error, UNKNOWN) or isinstance(getattr(error, "__cause__", None), UNKNOWN)
             raise
         self._in_doubt = self._is_open = False
         self._committed = self._sender.lines

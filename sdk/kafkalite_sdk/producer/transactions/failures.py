@@ -1,6 +1,6 @@
 """The errors of a transactional producer: each names the transactional id, the cause and the next step."""
 
-from kafkalite.errors import KafkaError, KafkaErrorCode, TransactionAbortedError, error_for
+from kafkalite.errors import KafkaError, KafkaErrorCode, OutcomeUnknownError, TransactionAbortedError, error_for
 
 FENCED_TEXT = (
     "another producer uses this transactional id, or the transaction has exceeded transaction_timeout_ms; this "
@@ -29,11 +29,14 @@ def fenced_error(error: KafkaError, *, outcome_unknown: bool) -> KafkaError:
 
     Arguments:
         error: of the request.
-        outcome_unknown: a commit has left without an answer.
+        outcome_unknown: a commit has left without an answer; the cause of the result is an OutcomeUnknownError then.
     """
     doubt = "; whether the last transaction was committed is not known" if outcome_unknown else ""
     reason = getattr(error, "message", None) or error
-    return error_for(KafkaErrorCode.PRODUCER_FENCED, f"{reason}{doubt}; {FENCED_TEXT}")
+    fenced = error_for(KafkaErrorCode.PRODUCER_FENCED, f"{reason}{doubt}; {FENCED_TEXT}")
+    if outcome_unknown:
+        fenced.__cause__ = OutcomeUnknownError("EndTxn has left, and its answer does not have the outcome")
+    return fenced
 
 
 def fatal_error(error: KafkaError) -> KafkaError:

@@ -10,6 +10,7 @@ from kafkalite_sdk.values import DetachedTransaction
 from kafkalite.errors import (
     KafkaError,
     KafkaTimeoutError,
+    OutcomeUnknownError,
     ProducerFencedError,
     TransactionAbortedError,
     TransactionalIdAuthorizationFailedError,
@@ -280,6 +281,7 @@ def test_a_fenced_producer_closes(version, step):
     for part in ("orders-writer", BROKER, step.value, "another producer", "create another one"):
         assert part in str(error)
     assert ("not known" in str(error)) is (step is END)
+    assert isinstance(error.__cause__, OutcomeUnknownError) is (step is END)
     world.run()
     assert world.sent[-1] is step
 
