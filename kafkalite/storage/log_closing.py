@@ -18,6 +18,10 @@ LOGS_TOGETHER = 256  # bounds the memory for their files
 MANY_FILES = 200  # from about here on one call is quicker, whatever else waits for the disk
 
 
+class FailedSyncError(OSError):
+    """A sync has failed: records may be lost that were written before it."""
+
+
 def close_logs(disk: Disk, logs: Sequence[Log], opened: File, many_files: int = MANY_FILES) -> None:
     """Write and sync all files of these logs of one log directory; blocks.
 
@@ -27,12 +31,15 @@ def close_logs(disk: Disk, logs: Sequence[Log], opened: File, many_files: int = 
         opened: a file of the same file system that was opened before the first write, for the errors of `sync_all`.
         many_files: from this number of files on, one call syncs the whole file system.
 
-    Raises OSError, which is final.
+    Raises: FailedSyncError; OSError for a write, after which the page cache still has all records.
     """
     changed = [log for log in logs if not log.complete]
     plans = _finish(disk, changed)
-    if sum(len(plan.files) + len(plan.paths) for plan in plans) < many_files or not _sync_all(disk, plans, opened):
-        sync(disk, plans)
+    try:
+        if sum(len(plan.files) + len(plan.paths) for plan in plans) < many_files or not _sync_all(disk, plans, opened):
+            sync(disk, plans)
+    except OSError as error:
+        raise FailedSyncError(error.errno, error.strerror, error.filename) from error
     for log, plan in zip(changed, plans, strict=True):
         log.apply_flush(plan)
         log.note_complete()

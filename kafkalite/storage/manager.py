@@ -32,7 +32,7 @@ from kafkalite.storage.housekeeping import Housekeeping
 from kafkalite.storage.log.flush_job import JobSyncer, Syncer
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment_cache import SegmentCache
-from kafkalite.storage.log_closing import MANY_FILES, close_logs
+from kafkalite.storage.log_closing import MANY_FILES, FailedSyncError, close_logs
 from kafkalite.storage.log_creation import LogCreator, NewPartition, open_created
 from kafkalite.storage.log_deletion import LogDeleter
 from kafkalite.storage.recovery.load_logs import CREATED_FILES, FIRST_LOG, LoadedDirectory, load_directories
@@ -180,27 +180,42 @@ class LogManager(DirectorySet):
         self._deletions.close()
         self.holds.close()
 
-    def close(self, broker_epoch: int = -1, tree_zxid: int = -1, unclean_since: int = -1) -> None:
+    def close(self, broker_epoch: int = -1, tree_zxid: int = -1, unclean_since: int = -1) -> bool:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged.
 
-        The arguments go into the mark, see `checkpoints.write_clean_shutdown`.
+        The arguments go into the mark, see `checkpoints.write_clean_shutdown`. Returns whether each online directory
+        has its mark.
 
         Nothing is written after `unlock`: a second call does nothing, as another broker may use the directories.
         """
         self.upkeep.close()
-        for path in filter(self.is_locked, self.online()):
-            try:
-                logs = self.logs_of(path)
-                # A truncation that the stop has interrupted: the producers of such a log are those of before.
-                sound = [log for log in logs if not log.failed and not log.holds_appends]
-                close_logs(self.disk, sound, self.lock_file(path), self.many_files)
-                self._files.write_now(path, logs)
-                # With the mark, the next start would trust the end of other logs. It checks refused partitions again.
-                if len(sound) == len(logs):
-                    refused = {key for key, each in self.refused.items() if each.root == path}
-                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused, tree_zxid, unclean_since)
-            except OSError as error:
-                self.take_offline(path, error)
+        mark = broker_epoch, tree_zxid, unclean_since
+        marked = [self._close_directory(path, mark) for path in filter(self.is_locked, self.online())]
+        return all(marked)
+
+    def _close_directory(self, path: str, mark: tuple[int, int, int]) -> bool:
+        try:
+            logs = self.logs_of(path)
+            # A truncation that the stop has interrupted: the producers of such a log are those of before.
+            sound = [log for log in logs if not log.failed and not log.holds_appends]
+            close_logs(self.disk, sound, self.lock_file(path), self.many_files)
+            self._files.write_now(path, logs)
+            # With the mark, the next start would trust the end of other logs. It checks refused partitions again.
+            if len(sound) == len(logs):
+                epoch, zxid, unclean_since = mark
+                refused = {key for key, each in self.refused.items() if each.root == path}
+                checkpoints.write_clean_shutdown(self.disk, path, epoch, refused, zxid, unclean_since)
+                return True
+        except OSError as error:
+            self._close_failed(path, error)
+        return False
+
+    def _close_failed(self, path: str, error: OSError) -> None:
+        """On a full disk nothing is lost: without the clean mark, the next start recovers the logs as after a kill."""
+        if is_transient(error) and not isinstance(error, FailedSyncError):
+            LOGGER.error("%s: not closed cleanly, the next start checks its logs: %s", path, error)
+        else:
+            self.take_offline(path, error)
 
     # Look-ups.
 

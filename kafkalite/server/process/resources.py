@@ -221,8 +221,8 @@ class BrokerResources:
         self.logs.finish_flushes()
         self.syncer.close()
 
-    def close_logs(self) -> None:
-        """Wait for all jobs, then close the logs with a clean-shutdown mark."""
+    def close_logs(self) -> bool:
+        """Wait for all jobs, then close the logs; return whether each log directory has its clean-shutdown mark."""
         self._copies.close()
         self.removals.close()
         self.offload.close()
@@ -231,7 +231,7 @@ class BrokerResources:
         mark = self.clean_mark
         if service is not None and service.failure is None:
             mark = CleanMark(service.durable_zxid)
-        self.logs.close(*mark)
+        return self.logs.close(*mark)
 
     def close(self) -> None:
         """End all jobs and timers, close the coordination service and unlock the log directories."""

@@ -5,7 +5,8 @@
    that the end of its registration is waited for.
 2. A copy of a log directory has another lock, which proves nothing. If the process that saved the key runs (process id
    and start time), the directory is a copy of one that is in use, and must not be started.
-3. The key is a secret: the file has mode 0600. A file of another version, or garbage, is ignored.
+3. A stop removes the file once the logs are closed, after the session: a kill before that leaves the page cache.
+4. The key is a secret: the file has mode 0600. A file of another version, or garbage, is ignored.
 """
 
 import json
@@ -62,10 +63,12 @@ class SavedSession:
     Attributes:
         unclean_since: the broker epoch of the first registration since the last unclean start; 0 = there was none
             since, -1 = there was no unclean start. Saved with the key.
+        ended: whether this process has closed the session of the key.
     """
 
     def __init__(self, disk: Disk, directory: str, lock: File | None, boot_id: str) -> None:
         self.unclean_since = -1
+        self.ended = False
         self._disk = disk
         self._boot_id = boot_id
         self._path = os.path.join(directory, NAME)

@@ -3,7 +3,8 @@
 1. After a clean stop they have all: each log directory has the mark of the clean shutdown. A directory that is new, or
    whose partitions the controller has not named yet, and that has none, needs no mark. Any other one without partitions
    does: a power failure may have removed directories that were not flushed.
-2. After a kill they have all, too: the page cache is that of the same boot of the machine.
+2. After a kill, or a stop that could not close the logs on a full disk, they have all, too: the page cache is that of
+   the same boot of the machine.
 3. After a failed fsync, the page cache may lack what was not flushed (`storage.dirs.failed_fsync`).
 4. Otherwise the start is unclean: the power failed, or the machine was booted before the broker could stop.
 

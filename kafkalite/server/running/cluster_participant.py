@@ -186,7 +186,8 @@ class ClusterParticipant:
             if (await await_outcome(outcome.value.close)).error is None:  # else the connection broke
                 LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
                 break
-        self._saved.remove()
+        if self._saved.unclean_since == 0:  # nor has the next start, if this one is killed before it saves its key
+            self._saved.remove()
 
     def refusal(self, error: BaseException) -> StartError:
         """Return why this broker cannot start, from an error of the coordination service."""
@@ -220,12 +221,16 @@ class ClusterParticipant:
         session = self._sessions.session  # None: the key may be that of an earlier process
         if session is not None:
             error = (await await_outcome(session.close)).error
-            if error is None and not self._copied_from:
-                self._saved.remove()
-            elif error is not None:
+            self._saved.ended = error is None and not self._copied_from
+            if error is not None:
                 LOGGER.warning("cannot close the session, it ends with its timeout: %s", error)
         if self._served is not None:
             await self._served.close()
+
+    def logs_closed(self) -> None:
+        """All logs are closed cleanly: the key of the ended session is not needed any more."""
+        if self._saved.ended:
+            self._saved.remove()
 
     @property
     def suspended_ms(self) -> int:

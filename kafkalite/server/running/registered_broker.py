@@ -247,6 +247,12 @@ class RegisteredBroker(ClusteredBroker):
     async def _close_session(self) -> None:
         await self.participant.close()
 
+    def _close_logs(self) -> bool:
+        is_clean = super()._close_logs()
+        if is_clean:
+            self.participant.logs_closed()
+        return is_clean
+
     def broker_configs_changed(self, texts: Texts, *, all_brokers: bool) -> None:
         """Every broker applies them when it is notified."""
 

@@ -339,7 +339,11 @@ class RunningBroker(ABC):
             self.hosting.close()
             self._resources.finish_flushes()
             await self._close_session()
-            self._resources.close_logs()
+            self._close_logs()
+
+    def _close_logs(self) -> bool:
+        """Close the logs; return whether each log directory has its clean-shutdown mark."""
+        return self._resources.close_logs()
 
     async def _close_session(self) -> None:
         service = self._resources.coordination

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from kafkalite.coordination.znodes.brokers import decode_registration, registrat
 from kafkalite.coordination.znodes.controller import LOG_DIR_EVENTS, decode_log_dir_event
 from kafkalite.server.process.saved_session import NAME
 from kafkalite.storage import checkpoints
+from kafkalite.storage.manager import LogManager
 from kafkalite.testing.simulated_cluster import SimulatedCluster
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.cluster.test_missing_logs import TOPIC, leader_of, prepared
@@ -96,6 +98,38 @@ def test_lost_file_of_the_session_counts_as_a_power_failure(tmp_path: Path) -> N
         await pass_time(20.0)
         await cluster.start(victim)
         assert unclean_since(cluster, victim) == THIS
+
+    run(tmp_path, scenario)
+
+
+def test_stop_on_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        victim, _partition = await prepared(cluster, client)
+        disk = cluster.brokers[victim].disk
+        disk.fail("write", errno.ENOSPC, path=".index", repeat=True)
+        await cluster.brokers[victim].stop()
+        disk.faults.clear()
+        await cluster.start(victim)
+        assert unclean_since(cluster, victim) == CLEAN
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("before", "expected"), [("stop", CLEAN), ("power", 1)])
+def test_kill_of_a_broker_that_closes_its_logs_leaves_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, expected: int
+) -> None:
+    """Its session has ended; systemd kills a process whose stop takes too long."""
+
+    async def scenario(cluster: SimulatedCluster, client: Client) -> None:
+        victim, _partition = await prepared(cluster, client)
+        await restart(cluster, victim, before)
+        epochs = [CLEAN, epoch_of(cluster, victim)]
+        with monkeypatch.context() as patch:
+            patch.setattr(LogManager, "close", lambda *_: False)
+            await cluster.brokers[victim].stop()
+        await cluster.start(victim)
+        assert unclean_since(cluster, victim) == (CLEAN if expected == CLEAN else epochs[expected])
 
     run(tmp_path, scenario)
 

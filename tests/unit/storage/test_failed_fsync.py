@@ -135,3 +135,26 @@ def test_a_mark_that_cannot_be_written_is_logged(data: Path, caplog: pytest.LogC
     disk.fail("open", errno.EROFS, path=names.FAILED_FSYNC)
     failed_fsync.mark(disk, str(data))
     assert f"{data}: cannot be marked as failed" in caplog.text
+
+
+@pytest.mark.parametrize("where", [".index", checkpoints.RECOVERY_POINTS])
+def test_a_stop_on_a_full_disk_loses_nothing(kit: Kit, data: Path, where: str) -> None:
+    """The page cache still has all records: the broker stays in sync, or eligible, as after a kill."""
+    kit.create(batches=2)
+    kit.disk.fail("write", errno.ENOSPC, path=where, repeat=True)
+    kit.manager.close()
+    kit.disk.faults.clear()
+    assert not failed_fsync.is_marked(kit.disk, str(data))
+    assert checkpoints.read_clean_shutdown(kit.disk, str(data)) is None
+    assert find_unclean_since(kit.disk, [str(data)], KILLED) == -1
+    again = start_again(kit)
+    assert found_log(again).log_end_offset == 6
+    again.manager.unlock()
+
+
+def test_a_sync_that_finds_no_space_at_the_stop_is_a_failed_one(kit: Kit, data: Path) -> None:
+    """The file system allocates blocks with the writeback, so the pages are lost (delayed allocation)."""
+    kit.create(batches=2)
+    kit.disk.fail("sync", errno.ENOSPC, path=".log")
+    kit.manager.close()
+    assert failed_fsync.is_marked(kit.disk, str(data))
