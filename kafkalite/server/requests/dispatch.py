@@ -346,6 +346,8 @@ class BrokerService:
             self._dispatcher.quotas.muted.disconnected(connection)
         if self._authentication is not None:
             self._authentication.disconnected(connection)
+        if connection.decisions is not None:
+            connection.decisions.end()
 
 
 def log_request(reply: Reply, row: Row, header: RequestHeader, size: int) -> None:

@@ -105,9 +105,13 @@ class AuditedAuthorizer:
         authorizer: decides.
         clock: for the bound on the number of lines in the log.
         acls: those by which it decides; None: requests cannot change them.
+
+    Attributes:
+        kept_bytes: of the decisions that all connections keep (`requests/authorization/decision_cache`).
     """
 
     def __init__(self, authorizer: Authorizer, clock: Clock, acls: "AclStore | None" = None) -> None:
         self.authorizer = authorizer
         self.acls = acls
         self.audit_log = AuditLog(clock)
+        self.kept_bytes = 0

@@ -135,6 +135,18 @@ def session_fetch(session_id: int, epoch: int, topics: Iterable[str] = ()) -> Fe
     )
 
 
+async def test_kept_decisions_end_with_their_connection() -> None:
+    async with authorized() as broker:
+        await create(broker, "orders")
+        broker.replace([allow(ALICE, AclOperation.WRITE)])
+        before = broker.broker.authorizer.kept_bytes  # type: ignore[union-attr]
+        alice = broker.connect(ALICE)
+        assert await produce(alice, b"value") == [0]
+        assert broker.broker.authorizer.kept_bytes > before  # type: ignore[union-attr]
+        alice.hang_up()
+        assert broker.broker.authorizer.kept_bytes == before  # type: ignore[union-attr]
+
+
 async def test_session_of_another_principal_is_not_found() -> None:
     async with authorized() as broker:
         await create(broker, "orders")

@@ -4,6 +4,8 @@
    requests which still wait have taken from `kept`.
 2. Only allowed decisions are kept, so each refused request is decided, and logged, again.
 3. While the audit log has allowed decisions (DEBUG), none is kept.
+4. All connections together keep `KEPT_BYTES_MAX` bytes, until they are closed: a client with a right on `*` can ask
+   about 20,000 names on each of its connections, which need not exist. Further decisions are made again each time.
 """
 
 import logging
@@ -15,7 +17,9 @@ from kafkalite.server.security.audit_log import LOGGER
 from kafkalite.server.security.authorization import AuditedAuthorizer, Authorization
 from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclOperation, AclResourceType
 
-KEPT_NAMES_MAX = 20_000  # per connection; a name takes some 100 bytes in a set
+KEPT_NAMES_MAX = 20_000  # per connection
+KEPT_BYTES_MAX = 256 << 20
+NAME_BYTES = 100  # of a name in a set, without its characters
 
 
 class ConnectionDecisions:
@@ -27,7 +31,17 @@ class ConnectionDecisions:
         host: the address of the client.
     """
 
-    __slots__ = ("_authorizations", "_count", "_kept", "_version", "authorizer", "host", "principal")
+    __slots__ = (
+        "_authorizations",
+        "_bytes",
+        "_count",
+        "_ended",
+        "_kept",
+        "_version",
+        "authorizer",
+        "host",
+        "principal",
+    )
 
     def __init__(self, authorizer: AuditedAuthorizer, principal: Principal, host: str) -> None:
         self.authorizer = authorizer
@@ -35,7 +49,8 @@ class ConnectionDecisions:
         self.host = host
         self._version = -1
         self._kept: dict[tuple[AclOperation, AclResourceType], set[str]] = {}
-        self._count = 0
+        self._bytes = self._count = 0
+        self._ended = False
         self._authorizations: dict[type[Any], KeptAuthorization] = {}
 
     def authorization(self, response: type[Any]) -> "KeptAuthorization":
@@ -51,16 +66,31 @@ class ConnectionDecisions:
         version = self.authorizer.authorizer.version
         if self._version != version:
             self._version = version
-            for names in self._kept.values():
-                names.clear()
-            self._count = 0
+            self._forget()
         return self._kept.get((operation, resource_type)) or self._kept.setdefault((operation, resource_type), set())
 
     def keep(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
         """Keep an allowed decision."""
-        if len(name) <= NAME_CHARACTERS_MAX and self._count < KEPT_NAMES_MAX and not LOGGER.isEnabledFor(logging.DEBUG):
-            self._count += 1
-            self.kept(operation, resource_type).add(name)
+        kept, size = self.kept(operation, resource_type), NAME_BYTES + len(name)
+        if len(name) > NAME_CHARACTERS_MAX or self._count >= KEPT_NAMES_MAX or LOGGER.isEnabledFor(logging.DEBUG):
+            return
+        if self._ended or self.authorizer.kept_bytes + size > KEPT_BYTES_MAX:
+            return
+        self._count += 1
+        self._bytes += size
+        self.authorizer.kept_bytes += size
+        kept.add(name)
+
+    def end(self) -> None:
+        """The connection is closed, or has other decisions: nothing is kept any more."""
+        self._ended = True
+        self._forget()
+
+    def _forget(self) -> None:
+        for names in self._kept.values():
+            names.clear()
+        self.authorizer.kept_bytes -= self._bytes
+        self._bytes = self._count = 0
 
 
 def decisions_of(authorizer: AuditedAuthorizer, connection: Connection) -> ConnectionDecisions:
@@ -68,6 +98,8 @@ def decisions_of(authorizer: AuditedAuthorizer, connection: Connection) -> Conne
     principal = connection.principal or ANONYMOUS
     known: ConnectionDecisions | None = connection.decisions
     if known is None or known.principal is not principal or known.authorizer is not authorizer:
+        if known is not None:
+            known.end()
         known = connection.decisions = ConnectionDecisions(authorizer, principal, connection.peer_host)
     return known
 
