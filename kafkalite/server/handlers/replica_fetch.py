@@ -10,7 +10,9 @@ partition is read up to its log end.
 - A higher high watermark is in the next response: with the next records, or after the wait. Only while consumers read
   from the follower it completes the fetch, `WATERMARK_DELAY_S` later, so that records of that time share a response.
 - A throttled replica that is not in sync receives no records while `leader.replication.throttled.rate` is exceeded.
-- Bytes that are not in memory are read ahead in jobs; other partitions with records are answered meanwhile.
+- Bytes that are not in memory are read ahead in jobs; other partitions with records are answered meanwhile. A full
+  response has such partitions without records: followers reject one that lacks a requested partition
+  (FetchSessionHandler.verifyFullFetchResponsePartitions).
 - Fetches are only served on the listener between brokers.
 
 Deviations: Kafka answers a full fetch without records after the wait, visits all partitions, reads before it records,
@@ -128,13 +130,14 @@ class ReplicaFetch:
     def _visit_in_steps(self, marked: list[ReplicaPartition], first: bool) -> Generator[None, None, list[News]]:
         news: list[News] = []
         left, empty = self._bytes_max, True
+        is_full = self._session.id == SESSION_NONE
         for part in marked:
             found = self._visit(part, left, empty, first)
             if found is not None:
                 size = found.size if found.miss is None else found.miss.size
                 left -= size  # not more is read ahead than the response may hold
                 empty = empty and not size
-                if found.miss is None and part.has_news(
+                if (found.miss is None or is_full) and part.has_news(
                     found.error, found.size, found.high_watermark, found.log_start_offset, found.diverging is not None
                 ):
                     news.append((part, found))

@@ -389,6 +389,25 @@ async def test_follower_receives_other_partitions_while_a_cold_read_waits(
     assert cellar.loop_reads == [] and client.broker.read_ahead.jobs == 1
 
 
+async def test_first_response_of_a_session_has_all_partitions_while_a_cold_read_waits(
+    client: Client, hub: Hub, cellar: Cellar
+) -> None:
+    """A follower rejects a full response that lacks a partition, and would repeat the full request."""
+    for index in (0, 1):
+        lead(hosted(client, "old", index))
+    make_cold(client, cellar, 0)
+    follower = ScriptedFollower(hub, client.broker)
+    response = await follower.fetch(("old", 0, 0), ("old", 1, 0))
+    parts = follower.parts(response)
+    assert response.session_id and set(parts) == {("old", 0), ("old", 1)}
+    assert (parts["old", 0].error_code, parts["old", 0].high_watermark, numbers(parts["old", 0])) == (0, 12, [])
+    await cellar.job_waits()
+    follower.send(("old", 1, 12))
+    assert follower.received() is None
+    cellar.door.set()
+    assert numbers(follower.parts(await follower.answer())["old", 0])[0] == 0
+
+
 async def test_end_of_a_followers_session_cancels_its_queued_cold_reads(
     client: Client, hub: Hub, cellar: Cellar
 ) -> None:
