@@ -8,7 +8,7 @@ Deviation: Kafka also answers CONCURRENT_TRANSACTIONS while a record is not comm
 record, and its answer waits for the commit of both.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -34,15 +34,16 @@ STEP_CHARACTERS = 100_000  # of the ids of one batch of tombstones
 CONCURRENT = KafkaErrorCode.CONCURRENT_TRANSACTIONS
 MAPPING = KafkaErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-_ANY = frozenset(EpochRelation)
-_NONE: frozenset[EpochRelation] = frozenset()
-COMPARED_FIRST = {
-    TransactionEvent.ADD: (_NONE, _NONE),
-    TransactionEvent.VERIFY: (_ANY, _ANY),  # handleVerifyPartitionsInTransaction: no check of the pending state
-    TransactionEvent.COMMIT: (_ANY - {EpochRelation.CURRENT}, _NONE),  # TV1: id and epoch; TV2: KAFKA-18464
-    TransactionEvent.ABORT: (_ANY - {EpochRelation.CURRENT}, _NONE),
+ALL_RELATIONS = frozenset(EpochRelation)
+COMPARED_FIRST: Mapping[tuple[TransactionEvent, TransactionVersion], frozenset[EpochRelation]] = {
+    # handleVerifyPartitionsInTransaction: no check of the pending state
+    (TransactionEvent.VERIFY, TransactionVersion.TV1): ALL_RELATIONS,
+    (TransactionEvent.VERIFY, TransactionVersion.TV2): ALL_RELATIONS,
+    # endTransactionWithTV1: id and epoch before the pending state; endTransaction: after it (KAFKA-18464)
+    (TransactionEvent.COMMIT, TransactionVersion.TV1): ALL_RELATIONS - {EpochRelation.CURRENT},
+    (TransactionEvent.ABORT, TransactionVersion.TV1): ALL_RELATIONS - {EpochRelation.CURRENT},
 }
-"""The relations that have their own answer while a producer id is awaited, with TV1 and with TV2."""
+"""The relations whose requests have their own answer while a producer id is awaited; all others get CONCURRENT."""
 
 
 class TransactionSettings(NamedTuple):
@@ -222,7 +223,7 @@ class TransactionMachine:
             return MAPPING
         step = self._step(event, metadata, now, metadata.relation(request.producer_id, request.epoch))
         step.version = version
-        if request.transactional_id in self._waiting and step.relation not in COMPARED_FIRST[event][version - 1]:
+        if request.transactional_id in self._waiting and step.relation not in COMPARED_FIRST.get((event, version), ()):
             return CONCURRENT
         return step
 
