@@ -59,6 +59,22 @@ def test_second_commit_of_a_transaction_that_has_timed_out_fails(tmp_path: Path,
     run(tmp_path, FAULTLESS, scenario)
 
 
+def test_end_of_the_block_has_the_outcome_of_a_commit_in_doubt(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.create_topics(orders=1)
+        options = {"transactional_id": "me", "transaction_timeout_ms": 2_000}
+        async with Producer(world.bootstrap, environment=world.environment(), **options) as producer:
+            with pytest.raises(TransactionAbortedError):
+                async with producer.transaction():
+                    await producer.send("orders", b"1")
+                    world.network.stall(HOST, PORT, STALL_S)
+                    with pytest.raises(OutcomeUnknownError):
+                        await producer.commit_transaction(timeout=COMMIT_S)
+                    await pass_time(2 * STALL_S)
+
+    run(tmp_path, FAULTLESS, scenario)
+
+
 def test_commit_in_doubt_is_not_aborted(tmp_path: Path) -> None:
     """Its records may be visible: an application that takes it for aborted would process them again."""
 

@@ -14,7 +14,7 @@ class Transaction:
 
     After an exception the block waits for the abort, and the exception continues. After a cancellation the abort runs
     in the background; the next transaction and the close of the producer wait for it. A transaction that the
-    application has ended inside of the block stays as it is.
+    application has ended inside of the block stays as it is; the end of the block has the outcome of a commit in doubt.
 
     Arguments:
         transactions: of the producer.
@@ -36,7 +36,7 @@ class Transaction:
     ) -> None:
         transactions = self._transactions
         if error is None:
-            if transactions.count < self._number:
+            if transactions.count < self._number or transactions.in_doubt:
                 await transactions.commit(None)
         elif not transactions.open:
             return

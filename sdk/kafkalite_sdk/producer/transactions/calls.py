@@ -53,6 +53,11 @@ class Transactions:
         """Number of transactions that have ended."""
         return self.machine.ended
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit has ended without its outcome, and none has followed."""
+        return self._in_doubt is not None
+
     def raise_error(self) -> None:
         """Raise the error of a closed producer, or of a transaction that must be aborted."""
         if self.machine.phase is Phase.CLOSED and self.machine.error is not None:
