@@ -20,7 +20,7 @@ from kafkalite.errors import (
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.sdk.world import World
 
-TOPIC, PARTITIONS, GROUP = "orders", 2, "group"
+TOPICS, PARTITIONS, GROUP = ("a", "b", "c", "d"), 2, "group"
 ATTEMPTS = 100
 
 
@@ -107,15 +107,17 @@ class TransactionalApplication:
             await self._close()
 
     async def _send(self, producer: Producer[bytes, bytes], number: int) -> None:
+        """Send the records to one topic, which the producer perhaps does not know yet."""
+        topic = self._random.choice(TOPICS)
         for index, value in enumerate(self.values[number]):
-            producer.send(TOPIC, value, partition=index % PARTITIONS)
+            producer.send(topic, value, partition=index % PARTITIONS)
             if self._random.random() < 0.05:
                 await pass_time(self._random.choice((0.001, 0.3, 2.0)))
         if self._random.random() < 0.4:
-            await producer.send_offsets({TopicPartition(TOPIC, 0): number}, GROUP)
+            await producer.send_offsets({TopicPartition(topic, 0): number}, GROUP)
 
     async def _commit(self, producer: Producer[bytes, bytes]) -> Outcome:
-        await producer.commit_transaction(timeout=self._random.choice((None, None, 0.0, 0.05, 1.0)))
+        await producer.commit_transaction(timeout=self._random.choice((None, None, None, None, 0.0, 0.05, 1.0)))
         return Outcome.COMMITTED
 
     async def _abort(self, producer: Producer[bytes, bytes]) -> Outcome:

@@ -8,7 +8,7 @@ from kafkalite_sdk import Consumer, TopicPartition
 from kafkalite_sdk.admin import Admin, Upgrade
 
 from kafkalite.testing.virtual_loop import pass_time
-from tests.story.sdk.simulated_transactions import PARTITIONS, TOPIC, Outcome, TransactionalApplication
+from tests.story.sdk.simulated_transactions import PARTITIONS, TOPICS, Outcome, TransactionalApplication
 from tests.story.sdk.world import SECONDS, World, run, seeds, total
 
 RUNS = 3
@@ -20,12 +20,11 @@ async def use_version_1(world: World) -> None:
         (await admin.cluster.update_features({"transaction.version": 1}, upgrade=Upgrade.SAFE_DOWNGRADE)).check()
 
 
-async def committed(world: World, partition: int) -> list[tuple[int, int]]:
+async def committed(world: World, part: TopicPartition) -> list[tuple[int, int]]:
     """Number and index of the visible records of a partition, in order."""
     found: list[tuple[int, int]] = []
     settings: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
     async with Consumer(world.bootstrap, environment=world.environment(), **settings) as consumer:
-        part = TopicPartition(TOPIC, partition)
         consumer.assign([part])
         end = (await consumer.end_offsets([part]))[part]
         while await consumer.position(part) < end:
@@ -53,7 +52,7 @@ def check(application: TransactionalApplication, visible: list[list[tuple[int, i
 
 async def scenario(world: World) -> dict[str, int]:
     """One run; every second seed has version 1 of transactions."""
-    await world.create_topics(**{TOPIC: PARTITIONS})
+    await world.create_topics(**dict.fromkeys(TOPICS, PARTITIONS))
     if world.seed % 2:
         await use_version_1(world)
     until = world.loop.time() + SECONDS
@@ -62,7 +61,8 @@ async def scenario(world: World) -> dict[str, int]:
     await application.run(until)
     await faults
     await pass_time(LAST_TIMEOUT_S)
-    check(application, [await committed(world, partition) for partition in range(PARTITIONS)])
+    parts = [TopicPartition(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+    check(application, [await committed(world, each) for each in parts])
     for outcome in application.outcomes.values():
         world.count(outcome.name)
     return world.counts
