@@ -363,3 +363,18 @@ async def test_refusals_with_many_entries_do_not_delay_other_requests(name: str)
     entries = getattr(entries[0], "partitions", entries)
     assert len(entries) == MANY and all(each.error_code for each in entries)
     assert iterations > MANY / 20
+
+
+async def test_refused_names_of_metadata_are_encoded_in_steps() -> None:
+    """One loop iteration in this test is a step: the checks of all names, then their errors."""
+    names = [MetadataRequest.MetadataRequestTopic(name=f"name-{at}") for at in range(MANY)]
+    async with authorized() as broker:
+        broker.broker.slicer._budget_s = 1e-9
+        alice = broker.connect(ALICE)
+        alice.send((MetadataRequest(topics=[*names, names[0]]), 12))
+        iterations = 0
+        while not (found := alice.answers()):
+            iterations += 1
+            await asyncio.sleep(0)
+    assert len(found[0].topics) == MANY and all(each.error_code == REFUSED for each in found[0].topics)
+    assert iterations > MANY / 10

@@ -53,7 +53,11 @@ def split_topics(
         )
     if refused:
         request.topics = kept
-        call.refused = "topics", list(refused.values())
+        entries = call.elements()  # only now: a topic that is named twice has one entry
+        for entry in refused.values():
+            entries.add(entry)
+            yield
+        call.refused = "topics", entries.finish()
 
 
 def allows_creation(call: AuthorizedCall[Any], name: str) -> bool:
