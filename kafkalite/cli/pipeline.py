@@ -51,7 +51,7 @@ job_argument = click.argument("job_file", metavar="JOB.toml", type=click.Path(di
 
 @click.group("pipeline")
 def command() -> None:
-    """Copy, aggregate and verify topics with Spark; needs `pip install kafkalite[spark]` and Java 17.
+    """Copy, aggregate and verify topics with Spark; needs `pip install 'kafkalite[spark]'` and Java 17.
 
     \b
     A job is a file, for example lake.toml:

@@ -43,7 +43,7 @@ class Authority:
         try:
             from cryptography.hazmat.primitives.asymmetric import ec
         except ImportError:
-            raise ValueError("certificates need cryptography: pip install kafkalite[security]") from None
+            raise ValueError("certificates need cryptography: pip install 'kafkalite[security]'") from None
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._certificate = _signed(name, self._key, None, self._key, days, ())
         self.issued = _issued(self._certificate, self._key)

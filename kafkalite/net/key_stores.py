@@ -169,7 +169,7 @@ def _pkcs12(name: str, password_name: str, location: str, password: str | None) 
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
-        raise ValueError(f"{name}: PKCS12 needs cryptography: pip install kafkalite[security]") from None
+        raise ValueError(f"{name}: PKCS12 needs cryptography: pip install 'kafkalite[security]'") from None
     data = _read(name, location)
     try:
         return load_pkcs12(data, None if password is None else password.encode())

@@ -5,7 +5,7 @@
 
 1. Clients connect to one listener: SSL, SASL_PLAINTEXT or SASL_SSL. Users log in by one mechanism.
 2. With `acls`, also an empty list, requests are authorised. Without users each client is `ANONYMOUS`.
-3. TLS needs the package `cryptography` (`pip install kafkalite[security]`). The authority of a broker is its own.
+3. TLS needs the package `cryptography` (`pip install 'kafkalite[security]'`). The authority of a broker is its own.
 """
 
 import os

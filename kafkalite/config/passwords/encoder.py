@@ -21,7 +21,7 @@ CBC_IV_BYTES, GCM_IV_BYTES = 16, 12
 BLOCK_BITS = TAG_BITS = 128
 ITERATIONS_MAX = 100_000  # of a stored text: a larger number would stop the event loop
 TEXT_CHARACTERS_MAX = 1_000_000
-MISSING = "encrypted passwords need cryptography: pip install kafkalite[security]"
+MISSING = "encrypted passwords need cryptography: pip install 'kafkalite[security]'"
 
 
 @dataclass(frozen=True, slots=True)

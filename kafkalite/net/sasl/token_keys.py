@@ -59,7 +59,7 @@ def _usable(key: Mapping[str, Any]) -> "Iterator[Key]":
         from joserfc.errors import JoseError
         from joserfc.jwk import import_key
     except ImportError:
-        raise ValueError("OAUTHBEARER needs joserfc: pip install kafkalite[security]") from None
+        raise ValueError("OAUTHBEARER needs joserfc: pip install 'kafkalite[security]'") from None
     members = MEMBERS.get(str(key.get("kty")))
     operations = key.get("key_ops", ["verify"])
     if members is None or key.get("use", "sig") != "sig" or not isinstance(operations, list):

@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry by the stages of interceptors: `pip install kafkalite[opentelemetry]`.
+"""Traces of OpenTelemetry by the stages of interceptors: `pip install 'kafkalite[opentelemetry]'`.
 
 The context of a trace is in the headers `traceparent` and `tracestate` (W3C Trace Context). A producer begins a span
 for each record, whose context is sent, and one for each batch, which links the spans of its records. A consumer begins

@@ -1,4 +1,4 @@
-"""Avro with schemas of a registry, by fastavro: `pip install kafkalite[avro]`."""
+"""Avro with schemas of a registry, by fastavro: `pip install 'kafkalite[avro]'`."""
 
 import io
 import json

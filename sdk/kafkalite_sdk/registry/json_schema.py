@@ -1,4 +1,4 @@
-"""JSON with schemas of a registry, validated by jsonschema: `pip install kafkalite[json-schema]`.
+"""JSON with schemas of a registry, validated by jsonschema: `pip install 'kafkalite[json-schema]'`.
 
 References are resolved from the registry alone; no URL of a schema is requested.
 """

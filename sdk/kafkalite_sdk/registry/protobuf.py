@@ -1,4 +1,4 @@
-"""Protobuf with schemas of a registry: `pip install kafkalite[protobuf]`."""
+"""Protobuf with schemas of a registry: `pip install 'kafkalite[protobuf]'`."""
 
 import base64
 from collections.abc import Iterable

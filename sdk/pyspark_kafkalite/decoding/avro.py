@@ -1,4 +1,4 @@
-"""Avro through fastavro: `pip install kafkalite[avro]`."""
+"""Avro through fastavro: `pip install 'kafkalite[avro]'`."""
 
 import io
 import json

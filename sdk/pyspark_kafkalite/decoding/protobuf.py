@@ -1,4 +1,4 @@
-"""Protobuf: messages of a registry or of a FileDescriptorSet. `pip install kafkalite[protobuf]`."""
+"""Protobuf: messages of a registry or of a FileDescriptorSet. `pip install 'kafkalite[protobuf]'`."""
 
 import base64
 import binascii

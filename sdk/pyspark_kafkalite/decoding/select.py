@@ -57,7 +57,7 @@ def _format(decoding: Decoding, part: Part) -> Format:
         raise OptionError(f"{prefix}schema", str(error)) from error
     except ImportError as error:
         raise OptionError(
-            part.name, f"{part.format!r} needs `pip install kafkalite[{part.format}]`: {error}"
+            part.name, f"{part.format!r} needs `pip install 'kafkalite[{part.format}]'`: {error}"
         ) from error
 
 
