@@ -25,6 +25,7 @@ from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect, open_client
 from kafkalite.cli.failure import fail
 from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
+from kafkalite.cli.records.open_transactions import report_open_transactions
 from kafkalite.cli.records.output import FORMAT_HELP, Output, new_output, write, write_in_thread
 from kafkalite.cli.records.partition_reader import PartitionReader, check_leaders, partitions_of, without_leader
 
@@ -210,6 +211,8 @@ async def consume(cluster: Cluster, selection: Selection, output: Output) -> Non
             by_name = {each.name: each for each in topics}
             reader = PartitionReader(admin, consumer, output, by_name, selection.partition, selection.limit)
             await reader.run(starts, ends, follow=selection.follow)
+        if selection.isolation == ISOLATION_LEVELS[0] and selection.limit is None and not selection.follow:
+            await report_open_transactions(admin, ends)
     if missing:
         fail(f"not all records are printed; {'; '.join(missing.values())}")
 

@@ -13,6 +13,7 @@ from typing import IO
 
 import pytest
 from kafkalite_sdk import Admin
+from kafkalite_sdk.blocking import Producer
 
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.brokers import wait_until
@@ -196,3 +197,23 @@ def test_a_member_stays_in_its_group_while_its_output_is_not_read() -> None:
         export = [*COMMAND, "group", "offsets", "export", "slow", "--csv", "-b", broker.address]
         exported = subprocess.run(export, capture_output=True, check=True, timeout=TIMEOUT_S, **options).stdout
         assert exported == f"slow,0,{printed.count(chr(10))}\n"
+
+
+def test_records_behind_an_open_transaction_are_reported(kafkalite: Run, broker: BrokerThread) -> None:
+    broker.create_topic("invoices")
+    kafkalite("produce", "invoices", stdin="before\n")
+    with Producer(broker.address, transactional_id="open") as producer:
+        producer.begin_transaction()
+        producer.send("invoices", b"open").result()
+        kafkalite("produce", "invoices", stdin="behind\n")
+        done = kafkalite("consume", "invoices", "--from-beginning")
+        assert done.stdout == "before\n"
+        assert done.stderr.startswith("not printed: invoices-0 from offset 1 on, where an open transaction begins; ")
+        assert "`kafkalite topic describe invoices --offsets`" in done.stderr
+        described = kafkalite("topic", "describe", "invoices", "--offsets").stdout
+        assert "transactional id open, state Ongoing" in described
+        for options in (("-n", "1"), ("--isolation", "read_uncommitted")):
+            assert not kafkalite("consume", "invoices", "--from-beginning", *options).stderr
+        producer.commit_transaction()
+    done = kafkalite("consume", "invoices", "--from-beginning")
+    assert done.stdout == "before\nopen\nbehind\n" and not done.stderr
