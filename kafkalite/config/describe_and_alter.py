@@ -26,6 +26,8 @@ from kafkalite.config.table_dynamic import LISTENER_ONLY
 from kafkalite.config.topic import LAGS, parse_topic_value
 from kafkalite.errors import KafkaErrorCode
 
+READ_AT_START = "; it is read at the start: set it in the file of the broker, and start the broker again"
+
 
 class Source(enum.IntEnum):
     """The origin of a value, with DescribeConfigs' numbers."""
@@ -373,7 +375,7 @@ def check_changeable(name: str, *, all_brokers: bool) -> None:
     """Raise ConfigError with INVALID_REQUEST unless the key can be changed by request."""
     key = dynamic_key(name)
     if key is None:
-        hint = "" if name in BROKER_KEYS else did_you_mean(name, BROKER_KEYS)
+        hint = READ_AT_START if name in BROKER_KEYS else did_you_mean(name, BROKER_KEYS)
         wrong_name = f"Cannot update these configs dynamically: {name}{hint}"
     elif name in LISTENER_ONLY:
         wrong_name = (

@@ -109,8 +109,8 @@ def listener_between_brokers(wanted: str | None, listeners: Sequence[Endpoint], 
     if not found:
         raise ConfigError(
             key,
-            f"{key}: name a listener for connections between brokers: none has the protocol {protocol} "
-            "(security.inter.broker.protocol)",
+            f"{key}: name one of the listeners ({', '.join(names)}) for connections between brokers: none has the "
+            f"protocol {protocol} (security.inter.broker.protocol)",
         )
     return found[0]
 

@@ -29,6 +29,11 @@ def test_name_of_no_listener_is_rejected() -> None:
         config(TWO, "OTHER")
 
 
+def test_listeners_without_the_protocol_between_brokers_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"name one of the listeners \(SSL\) for connections between brokers"):
+        BrokerConfig({"listeners": "SSL://localhost:9093"})
+
+
 @pytest.mark.parametrize(
     ("listeners", "warned"),
     [
