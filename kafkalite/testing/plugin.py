@@ -96,9 +96,8 @@ def _marked(node: pytest.Item | pytest.Collector) -> Mapping[str, Any]:
         unknown = sorted(set(marker.kwargs) - set(MARKER_ARGUMENTS))
         if marker.args or unknown:
             given = ", ".join([*map(repr, marker.args), *unknown])
-            raise pytest.UsageError(
-                f"{node.nodeid}: pytest.mark.{MARKER} does not accept {given}; it accepts {', '.join(MARKER_ARGUMENTS)}"
-            )
+            text = f"pytest.mark.{MARKER} does not accept {given}; it accepts {', '.join(MARKER_ARGUMENTS)}"
+            pytest.fail(f"{node.nodeid}: {text}", pytrace=False)
         merged = {**marker.kwargs, **merged}
     return merged
 

@@ -192,6 +192,7 @@ def test_invalid_settings_of_the_plugin_are_named(tmp_path: Path, marker: str, i
     tests = f"import pytest\n{marker}\ndef test_it(kafkalite_topic):\n    pass\n"
     done = run_tests(tmp_path, tests, f"[pytest]\n{ini}\n")
     assert done.returncode and message in done.stdout + done.stderr, done.stdout + done.stderr
+    assert "does not accept" not in message or "pluggy" not in done.stdout, "one line instead of a traceback"
 
 
 ASYNC_TESTS = """
