@@ -105,7 +105,7 @@ class KafkaErrorCode(IntEnum):
     INVALID_PRODUCER_EPOCH = 47, "the producer epoch is older than the current one"
     INVALID_TXN_STATE = 48, "the request is not valid in the current state of the transaction", FATAL
     INVALID_PRODUCER_ID_MAPPING = 49, "the producer id does not belong to this transactional id"
-    INVALID_TRANSACTION_TIMEOUT = 50, "the transaction timeout is above the broker's limit"
+    INVALID_TRANSACTION_TIMEOUT = 50, "the transaction timeout is above transaction.max.timeout.ms of the broker"
     CONCURRENT_TRANSACTIONS = 51, "the previous transaction is not complete yet", RETRY
     TRANSACTION_COORDINATOR_FENCED = 52, "a newer transaction coordinator has fenced this one", FATAL
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "not allowed to use this transactional id", FATAL

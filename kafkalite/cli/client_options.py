@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
 from kafkalite.cli.failure import fail
 from kafkalite.cli.signals import interruptible
-from kafkalite.errors import BrokerResponseError, KafkaError, KafkaErrorCode, error_for
+from kafkalite.errors import AuthenticationError, BrokerResponseError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import shown_address
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -153,6 +153,27 @@ def is_default(name: str) -> bool:
 BASE64_HELP = 'Bytes that are not UTF-8 are encoded as {"base64": "AAEC"}.'
 
 
+if TYPE_CHECKING:
+    Choice = click.Choice[str]
+else:
+    Choice = click.Choice  # without a parameter before click 8.2
+
+
+class AnyCaseChoice(Choice):
+    """One of several names, without regard to case; an error lists them as the help does.
+
+    Arguments:
+        names: as the help shows them.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names, case_sensitive=False)
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """Return the text of the error of another name; click has the names in lower case."""
+        return f"{value!r} is not one of {', '.join(self.choices)}."
+
+
 def names_option(name: str, argument: str, choices: Sequence[str], help: str) -> Callable[..., Any]:
     """An option with one of several names, without regard to case; it may be repeated.
 
@@ -166,7 +187,7 @@ def names_option(name: str, argument: str, choices: Sequence[str], help: str) ->
         name,
         argument,
         multiple=True,
-        type=click.Choice(choices, case_sensitive=False),
+        type=AnyCaseChoice(choices),
         metavar=name.removeprefix("--").upper(),
         help=f"{help}; may be repeated: {', '.join(choices)}.",
     )
@@ -262,7 +283,9 @@ def refusal(error_code: int, message: str | None, subject: str) -> str:
     """Return the text for an error code, with the message of the broker if it sent one."""
     error = error_for(error_code, message)
     reason = (error.message or error.code.message).removeprefix(f"{subject}: ")
-    return with_needed_right(error_code, f"{subject or repr(subject)}: {reason} ({error.code.name})", subject)
+    reason, step, command = reason.partition("; `")  # the SDK has named the command that grants a right
+    text = f"{subject or repr(subject)}: {reason} ({error.code.name}){step}{command}"
+    return with_needed_right(error_code, text, subject)
 
 
 def explain_error(error: KafkaError, subject: str) -> str:
@@ -275,7 +298,7 @@ def explain_error(error: KafkaError, subject: str) -> str:
 
 def client_error(error: KafkaError) -> str:
     """Return the text for an error of the SDK: with the command that grants a missing right, and names of settings."""
-    if isinstance(error, BrokerResponseError):
+    if isinstance(error, BrokerResponseError) and not isinstance(error, AuthenticationError):
         return with_needed_right(error.code, str(error))
     from kafkalite.cli.client_config import with_cli_names  # few commands fail so
 
@@ -285,8 +308,21 @@ def client_error(error: KafkaError) -> str:
 def fail_for(errors: Mapping[str, KafkaError], then: str = "", steps: Mapping[int, str] = NEXT_STEPS) -> None:
     """End the command if resources have failed: their errors, the next steps (`NEXT_STEPS`), and `then`."""
     if errors:
-        texts = "; ".join(explain_error(error, subject) for subject, error in errors.items())
+        texts = "; ".join(explain_errors(errors))
         fail(texts + next_steps((error.code for error in errors.values() if error.code is not None), steps) + then)
+
+
+def explain_errors(errors: Mapping[str, KafkaError]) -> list[str]:
+    """Return a text for each reason, which names the subjects that have failed for it."""
+    return [f"{join_names(names)}: {reason}" for reason, names in subjects_by_reason(errors).items()]
+
+
+def subjects_by_reason(errors: Mapping[str, KafkaError]) -> dict[str, list[str]]:
+    """Return the subjects of errors by the text of the error."""
+    subjects: dict[str, list[str]] = {}
+    for subject, error in errors.items():
+        subjects.setdefault(explain_error(error, subject).removeprefix(f"{subject}: "), []).append(subject)
+    return subjects
 
 
 def fail_for_unknown(errors: Mapping[str, KafkaError], what: str, more: Mapping[str, KafkaError] = NONE) -> None:
@@ -297,10 +333,8 @@ def fail_for_unknown(errors: Mapping[str, KafkaError], what: str, more: Mapping[
         what: it is, such as "the lag".
         more: errors of other resources, as in `fail_for`.
     """
-    subjects: dict[str, list[str]] = {}
-    for subject, error in errors.items():
-        subjects.setdefault(explain_error(error, subject).removeprefix(f"{subject}: "), []).append(subject)
-    texts = [f"{what} of {join_names(names)} is unknown: {reason}" for reason, names in subjects.items()]
+    grouped = subjects_by_reason(errors)
+    texts = [f"{what} of {join_names(names)} is unknown: {reason}" for reason, names in grouped.items()]
     texts += [explain_error(error, subject) for subject, error in more.items()]
     if texts:
         codes = (error.code for error in (*errors.values(), *more.values()) if error.code is not None)

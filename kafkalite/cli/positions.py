@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkalite_sdk import Admin
 
 from kafkalite.cli.client_options import POSITIONS, fail_for
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import PartitionSubject, fail
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 
@@ -63,7 +63,7 @@ async def offsets(
 ) -> dict[TopicPartition, int]:
     """The first offset at or after a time (in ms, or EARLIEST or LATEST) of each partition, -1 = none is so late."""
     outcomes = await admin.partitions.offsets(dict.fromkeys(topic_partitions, timestamp), isolation_level=isolation)
-    fail_for({str(topic_partition): error for topic_partition, error in outcomes.errors.items()})
+    fail_for({PartitionSubject.of(topic_partition): error for topic_partition, error in outcomes.errors.items()})
     return {topic_partition: each.offset for topic_partition, each in outcomes.items()}
 
 

@@ -19,7 +19,7 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.completion import complete_topics
 from kafkalite.cli.connection import connect
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import PartitionSubject, fail
 from kafkalite.errors import KafkaErrorCode
 
 # The column names of kafka-topics --describe.
@@ -89,10 +89,10 @@ async def create(
     for name in [name for name, error in errors.items() if if_not_exists and error.code == EXISTS]:
         click.echo(f"{name} exists")
         del errors[name]
-    given: dict[int, str] = (
-        {} if is_default("replication_factor") else {KafkaErrorCode.INVALID_REPLICATION_FACTOR: "give another -r"}
-    )
-    fail_for(errors, steps=NEXT_STEPS | given)
+    steps = NEXT_STEPS | {EXISTS: "--if-not-exists leaves a topic that exists as it is"}
+    if not is_default("replication_factor"):
+        steps[KafkaErrorCode.INVALID_REPLICATION_FACTOR] = "give another -r"
+    fail_for(errors, steps=steps)
 
 
 @command.command(
@@ -209,7 +209,7 @@ async def elect_leaders(topics: tuple[str, ...], unclean: bool, cluster: Cluster
     for partition in outcomes.results:
         click.echo(f"elected a leader of {partition}")
     click.echo(f"{len(unneeded)} partition(s) have this leader already")
-    fail_for({str(each): error for each, error in errors.items() if each not in unneeded})
+    fail_for({PartitionSubject.of(each): error for each, error in errors.items() if each not in unneeded})
 
 
 @command.command(
@@ -272,7 +272,7 @@ async def delete_records(topics: tuple[str, ...], before: str, dry_run: bool, cl
             outcomes = await admin.partitions.delete_records(targets)
             deleted, errors = outcomes.results, outcomes.errors
     print_rows(DELETED_COLUMNS, [(*each, starts[each], start) for each, start in deleted.items()], as_json)
-    fail_for({str(each): error for each, error in errors.items()})
+    fail_for({PartitionSubject.of(each): error for each, error in errors.items()})
     if dry_run:
         click.echo("nothing was deleted: --dry-run", err=True)
 
@@ -330,5 +330,8 @@ async def alter_configs(admin: Admin, topic: str, changes: dict[str, str | None]
     """Set configs of a topic; None = reset to the default."""
     from kafkalite_sdk.admin import Resource
 
+    from kafkalite.cli.topic_descriptions import with_topic_right
+
     outcomes = await admin.configs.alter({Resource.topic(topic): changes})
-    fail_for({resource.name: error for resource, error in outcomes.errors.items()})
+    errors = {each.name: with_topic_right(error, each.name, "alter-configs") for each, error in outcomes.errors.items()}
+    fail_for(errors)

@@ -11,6 +11,7 @@ from kafkalite_sdk.admin import Config, ConfigSource, OpenTransaction, Resource
 from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescription
 
 from kafkalite.cli.client_options import column_key, fail_for, print_rows
+from kafkalite.cli.failure import PartitionSubject
 from kafkalite.cli.positions import EARLIEST, LATEST
 from kafkalite.cli.records.partition_reader import partitions_of
 from kafkalite.cli.transaction.descriptions import open_transaction_text
@@ -22,6 +23,7 @@ OFFSET_COLUMNS = ("LogStartOffset", "LogEndOffset", "LastStableOffset", "Size")
 NO_LEADER = -1
 OFFSETS_S = 10.0  # for the offsets of partitions: those without a leader have none
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+READ_CONFIGS = "describe-configs"  # Describe is not enough
 
 
 class PartitionBounds(NamedTuple):
@@ -62,11 +64,11 @@ class DescribedTopics(NamedTuple):
     unreached: Errors
 
 
-def with_config_right(topic: str, error: KafkaError) -> KafkaError:
-    """Return an error of reading configs; that of a missing right names this right, which Describe is not."""
+def with_topic_right(error: KafkaError, topic: str, operation: str) -> KafkaError:
+    """Return an error of one request of a command; that of a missing right names the operation of this request."""
     if not isinstance(error, AuthorizationError):
         return error
-    return error_for(error.code, with_right(error.code, error.message or error.code.message, "describe-configs", topic))
+    return error_for(error.code, with_right(error.code, error.message or error.code.message, operation, topic))
 
 
 async def describe_topics(admin: Admin, names: Sequence[str], *, offsets: bool, all_configs: bool) -> DescribedTopics:
@@ -81,7 +83,8 @@ async def describe_topics(admin: Admin, names: Sequence[str], *, offsets: bool, 
     found = await admin.topics.describe(*names)
     fail_for(found.errors)
     outcomes = await admin.configs.describe(*map(Resource.topic, found))
-    fail_for({each.name: with_config_right(each.name, error) for each, error in outcomes.errors.items()})
+    denied = {each.name: with_topic_right(error, each.name, READ_CONFIGS) for each, error in outcomes.errors.items()}
+    fail_for(denied)
     bounds: Bounds | None = None
     unreached: Errors = {}
     if offsets:
@@ -112,7 +115,9 @@ async def bounds_of(admin: Admin, partitions: Sequence[TopicPartition]) -> tuple
         )
     )
     starts, ends, stables = ({each: listed.offset for each, listed in one.results.items()} for one in offsets)
-    errors = {str(each): error for one in offsets for each, error in one.errors.items()}
+    errors: dict[str, KafkaError] = {
+        PartitionSubject.of(each): error for one in offsets for each, error in one.errors.items()
+    }
     directories = await admin.cluster.log_directories(partitions=partitions)
     errors |= {f"broker {broker}": error for broker, error in directories.errors.items()}
     sizes: dict[TopicPartition, int] = {}
@@ -140,7 +145,7 @@ async def oldest_transactions(
     except KafkaError as error:
         return {}, {str(each): error for each in partitions}
     oldest = {each: transactions[0] for each, transactions in found.results.items() if transactions}
-    return oldest, {str(each): error for each, error in found.errors.items()}
+    return oldest, {str(each): with_topic_right(error, each.topic, "read") for each, error in found.errors.items()}
 
 
 def print_topic(found: DescribedTopic, as_json: bool) -> None:

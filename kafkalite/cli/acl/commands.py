@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalite.cli.acl.supported import option_text, require_supported
 from kafkalite.cli.client_options import (
+    AnyCaseChoice,
     Cluster,
     cluster_options,
     command_runner,
@@ -14,7 +16,7 @@ from kafkalite.cli.client_options import (
     print_rows,
 )
 from kafkalite.cli.connection import connect
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import confirm, fail
 
 if TYPE_CHECKING:
     from kafkalite_sdk.admin import Acl, AclFilter, AclOperation, AclResource
@@ -60,7 +62,7 @@ operation_option = click.option(
     "--operation",
     "operations",
     multiple=True,
-    type=click.Choice(OPERATIONS, case_sensitive=False),
+    type=AnyCaseChoice(OPERATIONS),
     help="May be repeated.",
 )
 
@@ -115,8 +117,8 @@ async def list_(
     epilog="""\b
 Examples:
   kafkalite acl add -u alice -o read -o write --topic orders
-  kafkalite acl add -u User:* -o describe --topic public- --prefixed
-  kafkalite acl add -u mallory -o all --topic * --deny
+  kafkalite acl add -u 'User:*' -o describe --topic public- --prefixed
+  kafkalite acl add -u mallory -o all --topic '*' --deny
   kafkalite acl add -u alice -o idempotent-write --cluster --host 10.0.0.7
 """
 )
@@ -143,6 +145,8 @@ async def add(
 
     if not operations:
         fail("give at least one --operation")
+    chosen = require_resources(named, of_cluster=of_cluster)
+    require_supported([operation_of(each) for each in operations], chosen)
     acls = [
         Acl(
             resource,
@@ -153,7 +157,7 @@ async def add(
             Pattern.PREFIXED if prefixed else Pattern.LITERAL,
             address,
         )
-        for resource, name in require_resources(named, of_cluster=of_cluster)
+        for resource, name in chosen
         for operation in operations
         for address in host or ("*",)
     ]
@@ -203,16 +207,16 @@ async def remove(
     ]
     async with connect(cluster) as admin:
         if not yes:
-            await confirm(admin, filters)
+            await confirm_removal(admin, filters)
         outcomes = await admin.acls.delete(*filters)
     print_rows(COLUMNS, [row_of(acl) for removed in outcomes.results.values() for acl in removed], as_json)
     fail_for({f"filter {at + 1}": error for at, error in enumerate(outcomes.errors.values())})
 
 
-async def confirm(admin: Any, filters: "list[AclFilter]") -> None:
+async def confirm_removal(admin: Any, filters: "list[AclFilter]") -> None:
     """Ask before ACLs are removed."""
     count = len({acl for each in filters for acl in await admin.acls.list(each)})
-    click.confirm(f"Remove {count} ACL(s)?", abort=True)
+    confirm(f"Remove {count} ACL(s)?", yes=False)
 
 
 @command.command(
@@ -247,6 +251,7 @@ async def check(
     if not operations:
         fail("give at least one --operation")
     asked = require_resources(named, of_cluster=of_cluster)
+    require_supported([operation_of(each) for each in operations], asked)
     async with connect(cluster) as admin:
         found = [acl for at in asked for acl in await admin.acls.list(AclFilter(*at, pattern=Pattern.MATCH))]
     rows = list(decide_all(found, principal_of(principal), host, operations, asked))
@@ -336,11 +341,6 @@ def operation_of(text: str) -> "AclOperation":
     from kafkalite_sdk.admin import AclOperation
 
     return AclOperation[text.upper().replace("-", "_")]
-
-
-def option_text(name: str) -> str:
-    """Return the name of a code as options write it."""
-    return name.lower().replace("_", "-")
 
 
 def row_of(acl: "Acl") -> tuple[str, ...]:

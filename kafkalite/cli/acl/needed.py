@@ -2,13 +2,16 @@
 
 import click
 
+from kafkalite.cli.failure import PartitionSubject
 from kafkalite.errors import ACL_OPTIONS, GRANT, KafkaErrorCode, with_right
 
-TOPIC, GROUP, CLUSTER = (
+TOPIC, GROUP, CLUSTER, TRANSACTION = (
     KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED,
     KafkaErrorCode.GROUP_AUTHORIZATION_FAILED,
     KafkaErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
+LOOKUP = f"{GRANT} -o describe "  # what the SDK names where a coordinator is looked up
 # Operations by command and error code (`docs/authorization.md`); others describe the resource.
 OPERATIONS: dict[tuple[str, int], str] = {
     ("topic create", TOPIC): "create",
@@ -35,7 +38,11 @@ OPERATIONS: dict[tuple[str, int], str] = {
     ("group reset", GROUP): "read",
     ("group rewind", GROUP): "read",
     ("transaction abort", CLUSTER): "cluster-action",
+    ("transaction abort", TOPIC): "read",
+    ("transaction find-hanging", TOPIC): "read",
+    ("transaction terminate", TRANSACTION): "write",
     ("produce", TOPIC): "write",
+    ("produce", TRANSACTION): "write",
     ("consume", TOPIC): "read",
     ("consume", GROUP): "read",
 }
@@ -55,5 +62,12 @@ def with_needed_right(code: int, text: str, subject: str = "") -> str:
         return f"{text}; {GRANT} -o create-tokens --user OWNER` grants it"
     if code not in ACL_OPTIONS:
         return text
-    name = subject.removeprefix("topic:").removeprefix("group:") or "NAME"
-    return with_right(code, text, OPERATIONS.get((command, code), "describe"), name)
+    operation = OPERATIONS.get((command, code), "describe")
+    return with_right(code, text.replace(LOOKUP, f"{GRANT} -o {operation} "), operation, resource_name(code, subject))
+
+
+def resource_name(code: int, subject: str) -> str:
+    """Return the name of the topic, group or transactional id whose right is missing."""
+    if isinstance(subject, PartitionSubject):
+        return subject.group if code == GROUP else subject.topic
+    return subject.removeprefix("topic:").removeprefix("group:") or "NAME"

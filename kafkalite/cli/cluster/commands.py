@@ -295,6 +295,8 @@ async def log_dirs(brokers: tuple[int, ...], partitions: bool, cluster: Cluster,
     )
     if partitions:
         rows = [row for broker, path, each in directories for row in partition_rows(broker, path, each)]
+        if not as_json:
+            rows = [(*row[:-1], "yes" if row[-1] else "no") for row in rows]
         print_rows(PARTITION_COLUMNS, rows, as_json)
     else:
         print_rows(DIRECTORY_COLUMNS, [directory_row(*each) for each in directories], as_json)

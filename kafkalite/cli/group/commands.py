@@ -4,13 +4,12 @@ offsets.
 With `--zookeeper`, a command is about groups of ZooKeeper-era consumers; its modules are imported only then.
 """
 
-from functools import partial
-
 import click
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin.topic_types import PartitionDescription
 
 from kafkalite.cli.client_options import (
+    AnyCaseChoice,
     Cluster,
     Several,
     check,
@@ -59,7 +58,6 @@ STATES = (
 )
 TYPES = ("classic", "consumer", "registered", "share", "streams")
 ASSIGNORS = ("range", "roundrobin", "sticky", "uniform")
-choice = partial(click.Choice, case_sensitive=False)
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
 topics_option = some_topics_option(
@@ -199,7 +197,9 @@ Examples:
     help="Topic that the group subscribes to; may be repeated.",
 )
 @click.option("--pattern", help="Regular expression (RE2) of topic names to subscribe to, instead of --topic.")
-@click.option("--assignor", type=choice(ASSIGNORS), default="range", show_default=True, help="Partition assignor.")
+@click.option(
+    "--assignor", type=AnyCaseChoice(ASSIGNORS), default="range", show_default=True, help="Partition assignor."
+)
 @click.option(
     "--session-timeout-ms",
     type=click.IntRange(0, 2**31 - 1),
@@ -393,7 +393,7 @@ Examples:
 @click.argument("group", shell_complete=complete_groups)
 @tree_options(required=True)
 @click.option(
-    "--to", required=True, type=choice(("broker", "zookeeper")), help="The storage that receives the offsets."
+    "--to", required=True, type=AnyCaseChoice(("broker", "zookeeper")), help="The storage that receives the offsets."
 )
 @click.option(
     "--consumers-commit-to-both",
@@ -403,7 +403,7 @@ Examples:
 )
 @click.option(
     "--if-ahead",
-    type=choice(("keep", "overwrite")),
+    type=AnyCaseChoice(("keep", "overwrite")),
     help="What to do with larger offsets of the target. Default: nothing is copied if there are any.",
 )
 @dry_run_option

@@ -8,6 +8,7 @@ from kafkalite_sdk import Admin, TopicPartition
 from kafkalite_sdk.admin import GroupDescription, GroupLag, GroupMember, PartitionLag
 
 from kafkalite.cli.client_options import column_key, fail_for, print_rows
+from kafkalite.cli.failure import PartitionSubject
 from kafkalite.errors import KafkaError, KafkaErrorCode
 
 # The columns of kafka-consumer-groups --describe in its order; ours is the last one.
@@ -62,7 +63,7 @@ def print_summary(groups: Iterable[GroupLag], as_json: bool) -> None:
 def unknown_lags(groups: Iterable[GroupLag]) -> dict[str, KafkaError]:
     """The partitions whose leaders have not answered, so that the lag is unknown; not those of deleted topics."""
     return {
-        str(partition): lag.error
+        PartitionSubject.of(partition): lag.error
         for found in groups
         for partition, lag in found.partitions.items()
         if lag.error is not None and lag.error.code != KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -15,7 +15,7 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import PartitionSubject, fail
 from kafkalite.cli.group.descriptions import describe_group
 from kafkalite.cli.group.offset_lines import by_group, csv_lines, json_lines, read_lines, znode_lines
 from kafkalite.cli.group.reset_offsets import (
@@ -179,7 +179,7 @@ async def delete(group: str, topics: tuple[str, ...], dry_run: bool, cluster: Cl
             deleted, errors = list(outcomes.results), outcomes.errors
     if deleted:
         print_rows(DELETED_COLUMNS, [(group, *each, before[each].offset) for each in deleted], as_json)
-    fail_for({f"{group}: {each}": error for each, error in errors.items()})
+    fail_for({PartitionSubject.of(each, group): error for each, error in errors.items()})
     if dry_run:
         click.echo(DRY_RUN, err=True)
 

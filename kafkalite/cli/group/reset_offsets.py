@@ -7,8 +7,8 @@ import click
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Committed
 
-from kafkalite.cli.client_options import SHOWN_MAX, explain_error, fail_for, print_rows, refusal, shorten_errors
-from kafkalite.cli.failure import fail
+from kafkalite.cli.client_options import SHOWN_MAX, explain_errors, fail_for, print_rows, refusal, shorten_errors
+from kafkalite.cli.failure import PartitionSubject, fail
 from kafkalite.cli.positions import chosen_partitions, existing, parse_to, parse_topics
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode, UnsupportedVersionError
 from kafkalite.model import TopicPartition
@@ -128,7 +128,7 @@ async def commit_moves(admin: Admin, group: str, moves: Sequence[Move]) -> Moved
     outcomes = await admin.group_offsets.alter(group, {move.topic_partition: move.after for move in moves})
     return Moved(
         [move for move in moves if move.topic_partition in outcomes.results],
-        [explain_error(error, f"{group}: {topic_partition}") for topic_partition, error in outcomes.errors.items()],
+        explain_errors({PartitionSubject.of(each, group): error for each, error in outcomes.errors.items()}),
     )
 
 
@@ -157,7 +157,7 @@ async def rewind_with_members(admin: Admin, group: str, moves: Sequence[Move]) -
             for move in moves
             if move.topic_partition not in errors
         ],
-        [explain_error(error, f"{group}: {topic_partition}") for topic_partition, error in errors.items()],
+        explain_errors({PartitionSubject.of(each, group): error for each, error in errors.items()}),
     )
 
 

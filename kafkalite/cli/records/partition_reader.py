@@ -152,7 +152,9 @@ async def print_records(consumer: Consumer, output: Output, timeout_s: float, co
         skip = f"--partition {error.partition} --offset {error.next_offset} skips it"
         raise Failure(f"{error.topic}-{error.partition} at offset {error.offset}: {error.reason}; {skip}") from error
     except BrokerResponseError as error:
-        raise Failure(refusal(error.code, None, error.message or "") + next_steps([error.code])) from error
+        position, _, command = (error.message or "").partition("; `")  # the SDK has named the right that is missing
+        reason = f"{error.code.message}; `{command}" if command else None
+        raise Failure(refusal(error.code, reason, position) + next_steps([error.code])) from error
 
 
 async def reachable(consumer: Consumer, retries: Retry) -> bool:

@@ -16,6 +16,7 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.completion import complete_topics, complete_transactional_ids
 from kafkalite.cli.connection import connect
+from kafkalite.cli.failure import PartitionSubject
 from kafkalite.cli.positions import chosen_partitions, parse_topics
 
 LIST_COLUMNS = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE")
@@ -174,7 +175,9 @@ async def find_hanging(
         partitions = await searched_partitions(admin, wanted, broker)
         found = await admin.transactions.find_hanging(partitions, older_than_ms=int(age_s * 1000))
     print_hanging([each for transactions in found.results.values() for each in transactions], as_json)
-    fail_for_unknown({str(each): error for each, error in found.errors.items()}, "the list of open transactions")
+    fail_for_unknown(
+        {PartitionSubject.of(each): error for each, error in found.errors.items()}, "the list of open transactions"
+    )
 
 
 @command.command(

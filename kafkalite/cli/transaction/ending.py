@@ -4,15 +4,13 @@ No connection is open while the command asks. Before the marker is written, the 
 ended meanwhile, or another one, is not aborted.
 """
 
-import sys
-
 import click
 from kafkalite_sdk import Admin, TopicPartition
 from kafkalite_sdk.admin import OpenTransaction, TransactionDescription
 
 from kafkalite.cli.client_options import NEXT_STEPS, Cluster, command_runner, fail_for
 from kafkalite.cli.connection import connect
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import PartitionSubject, confirm, fail
 from kafkalite.cli.positions import chosen_partitions, parse_topics
 from kafkalite.cli.transaction.descriptions import description_text, open_transaction_text
 from kafkalite.errors import KafkaError, KafkaErrorCode
@@ -70,7 +68,7 @@ async def find_transaction(
 async def open_in(admin: Admin, partition: TopicPartition) -> tuple[OpenTransaction, ...]:
     """Return the open transactions of a partition."""
     found = await admin.transactions.find_open([partition])
-    fail_for({str(each): error for each, error in found.errors.items()})
+    fail_for({PartitionSubject.of(each): error for each, error in found.errors.items()})
     return found[partition]
 
 
@@ -102,7 +100,7 @@ async def write_marker(transaction: OpenTransaction, cluster: Cluster) -> None:
         try:
             await admin.transactions.abort(now[0])
         except KafkaError as error:
-            fail_for({str(partition): error}, steps=ABORT_STEPS)
+            fail_for({PartitionSubject.of(partition): error}, steps=ABORT_STEPS)
 
 
 def terminate_transaction(transactional_id: str, cluster: Cluster, *, yes: bool) -> None:
@@ -143,22 +141,3 @@ async def fence(transactional_id: str, cluster: Cluster) -> None:
             fail_for({transactional_id: error})
     fencing = f"producer {fenced.producer_id} is fenced below epoch {fenced.producer_epoch}"
     click.echo(f"terminated {transactional_id}: {fencing}")
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask; ends the command unless the answer is yes.
-
-    Arguments:
-        question: to print.
-        yes: the answer is known.
-    """
-    if yes:
-        return
-    try:
-        agreed = click.confirm(question)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        fail("nothing was changed: standard input has no answer; give --yes")
-    if not agreed:
-        fail("nothing was changed")

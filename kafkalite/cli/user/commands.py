@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalite.cli.client_options import (
+    NEXT_STEPS,
+    AnyCaseChoice,
     Cluster,
     cluster_options,
     command_runner,
@@ -17,7 +19,8 @@ from kafkalite.cli.client_options import (
     zookeeper_config_option,
 )
 from kafkalite.cli.connection import connect
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import confirm, fail
+from kafkalite.errors import KafkaErrorCode
 
 if TYPE_CHECKING:
     from kafkalite_sdk import Admin
@@ -28,11 +31,12 @@ MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 DEFAULT = MECHANISMS[1]
 ITERATIONS, ITERATIONS_MIN, ITERATIONS_MAX = 8192, 4096, 16_384
 STANDARD_INPUT = "-"
+LISTED = {KafkaErrorCode.RESOURCE_NOT_FOUND: "`kafkalite user list` lists the users"}
 
 
 def mechanism_option(help: str) -> Callable[..., Any]:
     """The option `--mechanism`; `help` is its text."""
-    choice = click.Choice(MECHANISMS, case_sensitive=False)
+    choice = AnyCaseChoice(MECHANISMS)
     return click.option("-m", "--mechanism", "mechanisms", multiple=True, type=choice, metavar="MECHANISM", help=help)
 
 
@@ -200,11 +204,10 @@ async def remove(user: str, mechanisms: tuple[str, ...], yes: bool, cluster: Clu
 
     async with connect(cluster) as admin:
         described = await admin.users.describe(user)
-        fail_for({f"user {each}": error for each, error in described.errors.items()})
+        fail_for({f"user {each}": error for each, error in described.errors.items()}, steps=NEXT_STEPS | LISTED)
         known = described.results[user]
         wanted = [mechanism_of(each) for each in dict.fromkeys(mechanisms)] or sorted(known)
-        if not yes:
-            click.confirm(f"Remove {len(wanted)} credential(s) of user {user}?", abort=True)
+        confirm(f"Remove {len(wanted)} credential(s) of user {user}?", yes=yes)
         for each in wanted:
             await alter(admin, {UserMechanism(user, each): None})
     print_rows(COLUMNS, [(user, name_of(each), known[each]) for each in wanted], as_json)

@@ -21,13 +21,14 @@ def report(results: Sequence[PartitionResult], as_json: bool) -> None:
             print_differences(each)
     different = sum(bool(each.difference_count) for each in results)
     if not as_json:
-        click.echo(f"{len(results)} partition(s) compared, replicas of {different} differ")
+        few = "" if results else ": those with one replica have nothing to compare"
+        click.echo(f"{len(results)} partition(s) compared, replicas of {different} differ{few}")
     unread = {f"{each.partition} on broker {broker}": why for each in results for broker, why in each.unread.items()}
     if different:
         for subject, error in unread.items():
             click.echo(f"kafkalite: {subject} was not compared: {error}", err=True)
         sys.exit(EXIT_DIFFERENT)
-    fail_for_unknown(unread, "the replica")
+    fail_for_unknown(unread, "the content")
 
 
 def print_differences(result: PartitionResult) -> None:

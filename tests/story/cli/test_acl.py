@@ -40,7 +40,10 @@ def test_acls_are_added_listed_checked_and_removed(kafkalite: Run) -> None:
     denied = kafkalite("acl", "check", "-u", "alice", "-o", "write", "-t", "orders", "--host", "10.0.0.7", code=1)
     assert "denied  deny write for User:* from 10.0.0.7 on topic prefixed ord" in denied.stdout
     assert "denied  no ACL applies" in kafkalite("acl", "check", "-u", "bob", "-o", "read", "-g", "g", code=1).stdout
-    assert "Remove 2 ACL(s)?" in kafkalite("acl", "remove", "-u", "alice", "-t", "orders", stdin="n\n", code=130).stdout
+    kept = kafkalite("acl", "remove", "-u", "alice", "-t", "orders", stdin="n\n", code=2)
+    assert "Remove 2 ACL(s)?" in kept.stdout and kept.stderr == "kafkalite: nothing was changed\n"
+    unasked = kafkalite("acl", "remove", "-u", "alice", "-t", "orders", stdin="", code=2).stderr
+    assert unasked == "kafkalite: nothing was changed: standard input has no answer; give --yes\n"
     assert kafkalite("acl", "remove", "-u", "alice", "-t", "orders", "-y").stdout.count("\n") == 3
     assert kafkalite("acl", "list", "-t", "orders").stdout.count("\n") == 1
 
@@ -50,3 +53,16 @@ def test_wrong_use_ends_with_one_line(kafkalite: Run) -> None:
     assert "give at least one --operation" in kafkalite("acl", "add", "-u", "alice", "-t", "t", code=2).stderr
     assert "give a resource or a --principal" in kafkalite("acl", "remove", code=2).stderr
     assert "INVALID_REQUEST" in kafkalite("acl", "add", "-u", "alice", "-o", "read", "-t", "a/b", code=2).stderr
+    assert (
+        "is not one of all, read, write," in kafkalite("acl", "add", "-u", "a", "-o", "red", "-t", "t", code=2).stderr
+    )
+    plain = ("-Xsecurity.protocol=SASL_PLAINTEXT", "-Xsasl.mechanism=PLAIN", "-Xsasl.username=a", "-Xsasl.password=b")
+    assert 'set security.protocol to "PLAINTEXT" or "SSL"' in kafkalite("acl", "list", *plain, code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["add", "check"])
+def test_an_operation_that_a_resource_does_not_have_is_rejected(kafkalite: Run, command: str) -> None:
+    denied = kafkalite("acl", command, "-u", "alice", "-o", "read", "-o", "write", "-t", "orders", "-g", "g", code=2)
+    names = "all, read, delete, describe, describe-configs, alter-configs"
+    assert denied.stderr == f"kafkalite: a group has no operation write; it has {names}\n"
+    assert "g  " not in kafkalite("acl", "list", "-g", "g").stdout

@@ -24,6 +24,8 @@ def test_several_topics_are_created_unless_they_exist(kafkalite: Run) -> None:
     assert kafkalite("topic", "create", "a1", "-p", "2").stdout == "created a1 with 2 partition(s)\n"
     done = kafkalite("topic", "create", "a1", "a2", "--if-not-exists")
     assert done.stdout == "created a2 with 1 partition(s)\na1 exists\n"
+    again = kafkalite("topic", "create", "a1", code=2).stderr
+    assert again.endswith("(TOPIC_ALREADY_EXISTS); --if-not-exists leaves a topic that exists as it is\n")
     done = kafkalite("topic", "create", "a1", "a3", code=2)
     assert done.stdout == "created a3 with 1 partition(s)\n" and "a1: " in done.stderr
     assert "INVALID_TOPIC" in kafkalite("topic", "create", "a/b", "--if-not-exists", code=2).stderr
@@ -155,6 +157,8 @@ def test_cluster_and_log_directories(kafkalite: Run, broker: BrokerThread) -> No
     assert directory["state"] == "online" and directory["partitions"] >= 1 and directory["bytes"] > 60
     rows = objects(kafkalite("cluster", "log-dirs", "--partitions", "--broker", "1", "--json").stdout)
     (stored,) = [row for row in rows if row["topic"] == "stored"]
+    table = kafkalite("cluster", "log-dirs", "--partitions").stdout
+    assert stored["future"] is False and all(line.endswith("  no") for line in table.splitlines()[1:])
     assert stored["bytes"] > 60 and stored["directory"] == directory["directory"]
 
 

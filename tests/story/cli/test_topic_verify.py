@@ -25,6 +25,13 @@ def cluster() -> Iterator[BrokerCluster]:
         yield running
 
 
+def test_nothing_to_compare(cluster: BrokerCluster) -> None:
+    run("topic", "create", "single", "--replication-factor", "1", "-b", cluster.bootstrap_servers)
+    done = run("topic", "verify", "single", "-b", cluster.bootstrap_servers)
+    few = "those with one replica have nothing to compare"
+    assert done.stdout == f"0 partition(s) compared, replicas of 0 differ: {few}\n"
+
+
 def test_equal_replicas(cluster: BrokerCluster) -> None:
     done = run("topic", "verify", "orders", "accounts", "-b", cluster.bootstrap_servers)
     assert done.stdout == "3 partition(s) compared, replicas of 0 differ\n"

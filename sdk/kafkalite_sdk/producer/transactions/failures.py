@@ -3,8 +3,8 @@
 from kafkalite.errors import KafkaError, KafkaErrorCode, OutcomeUnknownError, TransactionAbortedError, error_for
 
 FENCED_TEXT = (
-    "another producer uses this transactional id, or the transaction has exceeded transaction_timeout_ms; this "
-    "producer is closed: give each producer an id of its own, or create another one to continue"
+    "another producer uses this transactional id, or the transaction has exceeded transaction_timeout_ms, or was "
+    "terminated; this producer is closed: give each producer an id of its own, or create another one to continue"
 )
 FATAL_TEXT = "this producer is closed; create another one when the cause is removed"
 

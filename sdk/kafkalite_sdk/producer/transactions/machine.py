@@ -20,6 +20,7 @@ from typing import Any
 
 from kafkalite.backoff import Backoff
 from kafkalite.errors import (
+    AuthorizationError,
     ClientUseError,
     DecodeError,
     KafkaError,
@@ -269,12 +270,22 @@ class TransactionMachine:
         about = f" for {subject}" if subject else ""
         reason = getattr(response, "error_message", None) or error_class(code).code.message
         text = f"transactional id {self.transactional_id}: {broker} has rejected {call.step.value}{about}: {reason}"
-        operation, name = "write", self.transactional_id
+        self._failed(call, reaction, error_for(code, self._with_right(call, code, text, subject)), now)
+
+    def _with_right(self, call: TransactionCall, code: int, text: str, subject: str = "") -> str:
+        """Return the text of an error; that of a missing right names the command that grants it.
+
+        Arguments:
+            call: the request.
+            code: of the error.
+            text: so far.
+            subject: the partition, of an error of a topic.
+        """
         if code == KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            name = subject.rpartition("-")[0]
-        elif code == KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
-            operation, name = "read", getattr(call.request, "group_id", "")
-        self._failed(call, reaction, error_for(code, with_right(code, text, operation, name)), now)
+            return with_right(code, text, "write", subject.rpartition("-")[0])
+        if code == KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return with_right(code, text, "read", getattr(call.request, "group_id", ""))
+        return with_right(code, text, "write", self.transactional_id)
 
     def _apply(self, call: TransactionCall, response: Any) -> None:
         """Apply what a response has confirmed."""
@@ -326,6 +337,9 @@ class TransactionMachine:
         """
         self._open = None
         text = f"transactional id {self.transactional_id}: {call.step.value} to {broker} has failed: {error}"
+        if isinstance(error, AuthorizationError) and error.code is not None:
+            # The error of the lookup of a coordinator names Describe, which suffices for the lookup only.
+            text = self._with_right(call, error.code, text.replace(str(error), error.code.message))
         if error.code is not None and not error.retriable:
             self._failed(call, reaction_to(call.step, error.code), error_for(error.code, text), now)
         elif error.retriable or isinstance(error, DecodeError):
