@@ -6,7 +6,7 @@
 CHECKOUT: a clone of the project, as its source distribution has no tests. Projects on aiokafka get
 `kafkalite_sdk.compat.aiokafka` in its place; CLIENT=aiokafka runs frameworks with aiokafka itself. AGAINST chooses the
 broker, see `tests.kit.brokers`; librdkafka and franz-go have three brokers, also with `kafkalite-secured`, and
-librdkafka-security one with the listeners of its tests. The exit code is that of pytest.
+librdkafka-security three with the listeners of its tests. The exit code is that of pytest.
 """
 
 import os
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.brokers import AGAINST, Broker, KafkaliteCluster, broker_under_test
 from tests.kit.secured.logins import is_wanted
 from tests.suites import librdkafka_security
 from tests.suites.compiled import COMPILED
@@ -77,7 +77,8 @@ def run_compiled(suite: str, checkout: Path, tests: tuple[str, ...]) -> int:
         directory = Path(name) / "suite"
         directory.mkdir()
         if suite == "librdkafka-security":
-            with broker_with_listeners(Path(name) / "broker", librdkafka_security.SETTINGS) as (_, variables):
+            settings = librdkafka_security.SETTINGS
+            with broker_with_listeners(Path(name) / "broker", settings, KafkaliteCluster) as (_, variables):
                 return librdkafka_security.run(checkout, directory, variables, tests)
         with broker_under_test(Path(name) / "broker", THREE_BROKERS, against) as broker:
             return COMPILED[suite](checkout, directory, broker.address, tests)
