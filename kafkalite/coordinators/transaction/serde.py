@@ -122,16 +122,17 @@ def decode_value(transactional_id: str, stored: TransactionLogValue) -> Transact
     """The state of a transactional id. Raises RecordError for a status that Kafka does not store."""
     if stored.transaction_status not in STATUSES:
         raise RecordError(f"status {stored.transaction_status} of {transactional_id!r} is unknown")
+    producer_id, previous = stored.producer_id, stored.previous_producer_id
     return TransactionMetadata(
         transactional_id,
-        stored.producer_id,
+        producer_id,
         stored.producer_epoch,
         stored.transaction_timeout_ms,
         stored.transaction_last_update_timestamp_ms,
         STATES[stored.transaction_status],
         partitions_of(stored),
         stored.transaction_start_timestamp_ms,
-        stored.previous_producer_id,
+        producer_id if previous == producer_id else previous,  # one object, as in `compact`
         stored.next_producer_id,
         version=stored.client_transaction_version,
     )
