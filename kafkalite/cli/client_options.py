@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from kafkalite.cli.failure import fail
+from kafkalite.cli.failure import PartitionSubject, fail
 from kafkalite.cli.signals import interruptible
 from kafkalite.errors import AuthenticationError, BrokerResponseError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import shown_address
@@ -314,7 +314,15 @@ def fail_for(errors: Mapping[str, KafkaError], then: str = "", steps: Mapping[in
 
 def explain_errors(errors: Mapping[str, KafkaError]) -> list[str]:
     """Return a text for each reason, which names the subjects that have failed for it."""
-    return [f"{join_names(names)}: {reason}" for reason, names in subjects_by_reason(errors).items()]
+    return [f"{join_subjects(names)}: {reason}" for reason, names in subjects_by_reason(errors).items()]
+
+
+def join_subjects(names: Sequence[str]) -> str:
+    """Subjects in one line; the group of partitions is named once."""
+    first = names[0]
+    if not isinstance(first, PartitionSubject) or not first.group:
+        return join_names(names)
+    return f"{first.group}: {join_names([each.removeprefix(f'{first.group}: ') for each in names])}"
 
 
 def subjects_by_reason(errors: Mapping[str, KafkaError]) -> dict[str, list[str]]:

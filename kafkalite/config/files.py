@@ -13,10 +13,9 @@ from pathlib import Path
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, LISTENER_PREFIX
 from kafkalite.config.keys import ConfigError
-from kafkalite.config.sources.properties import parse_properties
-from kafkalite.config.sources.references import resolve_references
 from kafkalite.config.table_security import REFUSED_PREFIXES
 
+PROVIDERS = "config.providers"
 ENVIRONMENT_PREFIX = "KAFKALITE_"
 COMMAND_VARIABLES = ("KAFKALITE_CLIENT_CONFIG",)  # of the commands of clients
 SHOWN, SHOWN_CHARS = 3, 40  # keys of a file of another kind
@@ -75,9 +74,18 @@ def read_file(path: str, environment: Mapping[str, str] | None = None) -> dict[s
         raise ConfigError("", f"{path}: {error.strerror}") from error
     if b"\0" in data:
         raise ConfigError("", f"{path}: not a configuration file: it contains a NUL byte")
-    texts = parse_toml(path, data) if path.endswith(".toml") else parse_properties(path, data)
+    if path.endswith(".toml"):
+        texts = parse_toml(path, data)
+    else:
+        from kafkalite.config.sources.properties import parse_properties  # a start without such a file needs it not
+
+        texts = parse_properties(path, data)
     if texts and not any(map(is_known, texts)):
         raise ConfigError("", f"{path}: {none_known(list(texts))}")
+    if PROVIDERS not in texts:
+        return texts
+    from kafkalite.config.sources.references import resolve_references  # most files have none
+
     return resolve_references(texts, os.environ if environment is None else environment)
 
 

@@ -7,10 +7,10 @@ import click
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Committed
 
-from kafkalite.cli.client_options import SHOWN_MAX, explain_errors, fail_for, print_rows, refusal, shorten_errors
+from kafkalite.cli.client_options import SHOWN_MAX, explain_errors, fail_for, print_rows, shorten_errors
 from kafkalite.cli.failure import PartitionSubject, fail
 from kafkalite.cli.positions import chosen_partitions, existing, parse_to, parse_topics
-from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode, UnsupportedVersionError
+from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode, UnsupportedVersionError, error_for
 from kafkalite.model import TopicPartition
 
 EMPTY = "Empty"
@@ -135,13 +135,11 @@ async def commit_moves(admin: Admin, group: str, moves: Sequence[Move]) -> Moved
 async def tried_moves(admin: Admin, group: str, moves: Sequence[Move]) -> Moved:
     """Return the result that `commit_moves` would have: partitions that do not exist are rejected."""
     found = await existing(admin, {move.topic_partition for move in moves})
+    missing = [move.topic_partition for move in moves if move.topic_partition not in found]
+    error = error_for(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return Moved(
         [move for move in moves if move.topic_partition in found],
-        [
-            refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, f"{group}: {move.topic_partition}")
-            for move in moves
-            if move.topic_partition not in found
-        ],
+        explain_errors({PartitionSubject.of(each, group): error for each in missing}),
     )
 
 

@@ -84,8 +84,9 @@ def test_rejected_partitions_are_reported_and_the_others_are_shown(kafkalite: Ru
     lines = "\n".join(["orders,0,0", *(f"gone,{n},0" for n in range(7))])
     done = kafkalite("group", "offsets", "import", "--group", "billing", stdin=lines, code=2)
     assert [line.split() for line in done.stdout.splitlines()[1:]] == [["billing", "orders", "0", "-", "0"]]
-    assert done.stderr.count("UNKNOWN_TOPIC_OR_PARTITION") == 5 and done.stderr.endswith("; and 2 more\n")
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("kafkalite: billing: gone-0: ")
+    gone = ", ".join(f"gone-{n}" for n in range(7))
+    assert done.stderr.startswith(f"kafkalite: billing: {gone}: ") and "(UNKNOWN_TOPIC_OR_PARTITION)" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert kafkalite("group", "offsets", "export", "billing", "--csv").stdout == "orders,0,0\n"
     none = kafkalite("group", "offsets", "import", "--group", "other", stdin="gone,0,0", code=2)
     assert (none.stdout, none.stderr.count("\n")) == ("", 1)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.config.files import load, parse_properties, parse_toml
+from kafkalite.config.files import load, parse_toml
 from kafkalite.config.keys import ConfigError
+from kafkalite.config.sources.properties import parse_properties
 
 
 def properties(text: str) -> dict[str, str]:
