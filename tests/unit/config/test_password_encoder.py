@@ -120,7 +120,7 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", without)
     for call in (lambda: PasswordEncoder(SECRET).encode("x"), lambda: PasswordEncoder(SECRET).decode(JAVA["cbc"])):
-        with pytest.raises(ValueError, match=r"pip install kafkalite\[security\]"):
+        with pytest.raises(ValueError, match=r"pip install 'kafkalite\[security\]'"):
             call()
 
 
