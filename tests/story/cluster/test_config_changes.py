@@ -93,7 +93,7 @@ def missing_notifications_are_ignored(patch: pytest.MonkeyPatch) -> None:
     ("bug", "recorded"),
     [
         (writes_without_a_version, 5),
-        (lost_responses_are_successes, 34),
+        (lost_responses_are_successes, 105),
         (missing_notifications_are_ignored, 5),
     ],
     ids=lambda value: getattr(value, "__name__", None),
