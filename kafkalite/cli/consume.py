@@ -24,7 +24,7 @@ from kafkalite.cli.client_options import (
 from kafkalite.cli.completion import complete_groups, complete_topics
 from kafkalite.cli.connection import connect, open_client
 from kafkalite.cli.failure import fail
-from kafkalite.cli.positions import EARLIEST, LATEST, Position, offsets, parse_to
+from kafkalite.cli.positions import COMMITTED, EARLIEST, LATEST, UNCOMMITTED, Position, offsets, parse_to
 from kafkalite.cli.records.open_transactions import report_open_transactions
 from kafkalite.cli.records.output import FORMAT_HELP, Output, new_output, write, write_in_thread
 from kafkalite.cli.records.partition_reader import PartitionReader, check_leaders, partitions_of, without_leader
@@ -33,7 +33,6 @@ BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES = 4 * 1024 * 1024
 FETCH_SETTINGS: dict[str, Any] = {"fetch_max_bytes": BYTES_MAX, "max_partition_fetch_bytes": PARTITION_BYTES}
 ANSWER_S = 15.0  # for the answer of each leader, before the records of the others are printed
-ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 
 class Selection(NamedTuple):
@@ -102,8 +101,8 @@ at Ctrl-C, when it leaves the group. A second Ctrl-C ends the command at once.""
 )
 @click.option(
     "--isolation",
-    type=click.Choice(ISOLATION_LEVELS),
-    default=ISOLATION_LEVELS[0],
+    type=click.Choice((COMMITTED, UNCOMMITTED)),
+    default=COMMITTED,
     show_default=True,
     help="Whether records of open and aborted transactions are printed.",
 )
@@ -211,7 +210,7 @@ async def consume(cluster: Cluster, selection: Selection, output: Output) -> Non
             by_name = {each.name: each for each in topics}
             reader = PartitionReader(admin, consumer, output, by_name, selection.partition, selection.limit)
             await reader.run(starts, ends, follow=selection.follow)
-        if selection.isolation == ISOLATION_LEVELS[0] and selection.limit is None and not selection.follow:
+        if selection.isolation == COMMITTED and selection.limit is None and not selection.follow:
             await report_open_transactions(admin, ends)
     if missing:
         fail(f"not all records are printed; {'; '.join(missing.values())}")

@@ -17,6 +17,7 @@ from kafkalite.model import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
 EARLIEST, LATEST = -2, -1
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"  # isolation levels
 DIGITS_MAX = 19  # of a number of 64 bits; Python refuses to read texts of thousands of digits
 TO_HELP = f"{POSITIONS}."
 NAMED = {"start": EARLIEST, "earliest": EARLIEST, "end": LATEST, "latest": LATEST}
@@ -59,7 +60,7 @@ class Position(NamedTuple):
 
 
 async def offsets(
-    admin: Admin, topic_partitions: Sequence[TopicPartition], timestamp: int, isolation: str = "read_committed"
+    admin: Admin, topic_partitions: Sequence[TopicPartition], timestamp: int, isolation: str = COMMITTED
 ) -> dict[TopicPartition, int]:
     """The first offset at or after a time (in ms, or EARLIEST or LATEST) of each partition, -1 = none is so late."""
     outcomes = await admin.partitions.offsets(dict.fromkeys(topic_partitions, timestamp), isolation_level=isolation)

@@ -12,7 +12,7 @@ from kafkalite_sdk.admin.topic_types import PartitionDescription, TopicDescripti
 
 from kafkalite.cli.client_options import column_key, fail_for, print_rows
 from kafkalite.cli.failure import PartitionSubject
-from kafkalite.cli.positions import EARLIEST, LATEST
+from kafkalite.cli.positions import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
 from kafkalite.cli.records.partition_reader import partitions_of
 from kafkalite.cli.transaction.descriptions import open_transaction_text
 from kafkalite.errors import AuthorizationError, KafkaError, error_for, with_right
@@ -22,7 +22,6 @@ PARTITION_COLUMNS = ("Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "O
 OFFSET_COLUMNS = ("LogStartOffset", "LogEndOffset", "LastStableOffset", "Size")
 NO_LEADER = -1
 OFFSETS_S = 10.0  # for the offsets of partitions: those without a leader have none
-COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 READ_CONFIGS = "describe-configs"  # Describe is not enough
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, LISTENER_PREFIX
-from kafkalite.config.keys import ConfigError
+from kafkalite.config.keys import PROVIDERS, ConfigError
 from kafkalite.config.table_security import REFUSED_PREFIXES
 
-PROVIDERS = "config.providers"
 ENVIRONMENT_PREFIX = "KAFKALITE_"
 COMMAND_VARIABLES = ("KAFKALITE_CLIENT_CONFIG",)  # of the commands of clients
 SHOWN, SHOWN_CHARS = 3, 40  # keys of a file of another kind

@@ -14,6 +14,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+PROVIDERS = "config.providers"  # in a file: the names in references such as ${file:PATH:KEY}
 
 
 class Type(enum.IntEnum):

@@ -2,7 +2,7 @@
 ServerLogConfigs, ServerConfigs, ReplicationConfigs of Kafka).
 """
 
-from kafkalite.config.keys import INT_MAX, LONG_MAX, Key, Support, Type
+from kafkalite.config.keys import INT_MAX, LONG_MAX, PROVIDERS, Key, Support, Type
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST, CLASS = (
     Type.BOOLEAN,
@@ -33,7 +33,7 @@ IDENTITY = (
         "Voters of the KRaft quorum (ID@HOST:PORT); refused unless this process is the only one.", support=IDLE),
     Key("controller.quorum.bootstrap.servers", LIST, (),
         "Addresses of the KRaft quorum (HOST:PORT); refused unless this process is the only one.", support=IDLE),
-    Key("config.providers", LIST, (), "Names in references such as ${file:PATH:KEY}; only in the file.",
+    Key(PROVIDERS, LIST, (), "Names in references such as ${file:PATH:KEY}; only in the file.",
         support=REFUSED),
     Key("metadata.log.dir", STRING, None, "Directory of the KRaft metadata log.", support=IDLE),
 )  # fmt: skip

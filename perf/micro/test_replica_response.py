@@ -18,7 +18,7 @@ from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.records import set_base_offset, set_leader_epoch
 from kafkalite.slicing import finish
 from kafkalite.state.follower.fetch_session import FetchSession
-from kafkalite.state.follower.replica_fetch import FetchEvent
+from kafkalite.state.follower.partition_fetch import FetchEvent
 from tests.kit.logs import new_log
 from tests.unit.cluster.partition.test_flush import Rig
 from tests.unit.storage.damage import batch

@@ -6,9 +6,8 @@ import click
 from kafkalite_sdk import Admin, TopicPartition
 
 from kafkalite.cli.client_options import join_names
-from kafkalite.cli.positions import LATEST
+from kafkalite.cli.positions import COMMITTED, LATEST, UNCOMMITTED
 
-COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 ANSWER_S = 5.0  # nothing is reported for a leader that takes longer
 
 

@@ -54,8 +54,8 @@ class TransactionalSender:
         try:
             await self._sender.watched(self._sender.producer.commit_transaction())
         except Failure as failure:
-            error = failure.__cause__
-            self._in_doubt = isinstance(error, UNKNOWN) or isinstance(getattr(error, "__cause__", None), UNKNOWN)
+            cause = failure.__cause__  # of a fenced producer, it may be the cause of the cause
+            self._in_doubt = isinstance(cause, UNKNOWN) or (cause is not None and isinstance(cause.__cause__, UNKNOWN))
             raise
         self._in_doubt = self._is_open = False
         self._committed = self._sender.lines

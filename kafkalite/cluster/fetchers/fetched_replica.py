@@ -4,7 +4,7 @@ from kafkalite.clock import Timer
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.state.follower.fetch_session import Position
-from kafkalite.state.follower.replica_fetch import PartitionFetch
+from kafkalite.state.follower.partition_fetch import PartitionFetch
 from kafkalite.storage.log.log import Log
 
 PartitionKey = tuple[bytes, int]  # topic id, index

@@ -9,7 +9,7 @@ from kafkalite.cluster.fetchers.host import FetcherHost
 from kafkalite.cluster.fetchers.log_changes import LogChanges
 from kafkalite.cluster.fetchers.throttled_replicas import ThrottledReplicas
 from kafkalite.metrics import Counter
-from kafkalite.state.follower.replica_fetch import FetchEvent
+from kafkalite.state.follower.partition_fetch import FetchEvent
 
 
 class LogOwner(Protocol):

@@ -27,7 +27,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.slicing import Slice
 from kafkalite.state.follower.fetch_session import FetchSession
-from kafkalite.state.follower.replica_fetch import FetchEvent, FetchState, event_of
+from kafkalite.state.follower.partition_fetch import FetchEvent, FetchState, event_of
 from kafkalite.state.follower.truncation import EpochEnd, TruncateTo, offset_of_divergence, range_change
 
 VERSION_MAX = 17  # of Apache Kafka 3.9

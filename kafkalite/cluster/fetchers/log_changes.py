@@ -13,7 +13,7 @@ from functools import partial
 from kafkalite.clock import Outcome
 from kafkalite.cluster.fetchers.fetched_replica import FetchedReplica
 from kafkalite.cluster.partition.follower import bound_high_watermark
-from kafkalite.state.follower.replica_fetch import FetchEvent
+from kafkalite.state.follower.partition_fetch import FetchEvent
 from kafkalite.storage.manager import LogManager
 
 LOGGER = logging.getLogger("kafkalite.cluster.fetchers")

@@ -20,7 +20,7 @@ from kafkalite.cluster.fetchers.leader_fetcher import NO_FLUSH, LeaderFetcher
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.metrics import Registry
-from kafkalite.state.follower.replica_fetch import FetchState
+from kafkalite.state.follower.partition_fetch import FetchState
 
 
 class Route(NamedTuple):

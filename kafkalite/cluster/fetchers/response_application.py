@@ -19,7 +19,7 @@ from kafkalite.cluster.partition.follower import FollowerAppend
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.slicing import Steps
-from kafkalite.state.follower.replica_fetch import FetchEvent, FetchState, event_of
+from kafkalite.state.follower.partition_fetch import FetchEvent, FetchState, event_of
 
 SLICE_BYTES = 256 << 10
 PARTITION_BYTES = 4 << 10  # that a partition counts as, for the work beside its bytes

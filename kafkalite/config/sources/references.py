@@ -19,10 +19,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from kafkalite.config.keys import ConfigError
+from kafkalite.config.keys import PROVIDERS, ConfigError
 from kafkalite.config.sources.properties import parse_properties
 
-PROVIDERS = "config.providers"
 PACKAGE = "org.apache.kafka.common.config.provider"
 REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")  # ConfigTransformer.DEFAULT_PATTERN
 BYTES_MAX = 1 << 20  # of a file

@@ -119,7 +119,10 @@ def encode_value(metadata: TransactionMetadata) -> TransactionLogValue:
 
 
 def decode_value(transactional_id: str, stored: TransactionLogValue) -> TransactionMetadata:
-    """The state of a transactional id. Raises RecordError for a status that Kafka does not store."""
+    """The state of a transactional id. Raises RecordError for a status that Kafka does not store.
+
+    Equal parts are one object, as in the states that the machine makes: a million ids need less memory.
+    """
     if stored.transaction_status not in STATUSES:
         raise RecordError(f"status {stored.transaction_status} of {transactional_id!r} is unknown")
     producer_id, previous = stored.producer_id, stored.previous_producer_id
@@ -132,7 +135,7 @@ def decode_value(transactional_id: str, stored: TransactionLogValue) -> Transact
         STATES[stored.transaction_status],
         partitions_of(stored),
         stored.transaction_start_timestamp_ms,
-        producer_id if previous == producer_id else previous,  # one object, as in `compact`
+        producer_id if previous == producer_id else previous,
         stored.next_producer_id,
         version=stored.client_transaction_version,
     )

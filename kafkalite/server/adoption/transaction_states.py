@@ -14,11 +14,10 @@ from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
 from kafkalite.errors import DecodeError
 from kafkalite.records import Batch, BatchError
 from kafkalite.state.transactions.metadata import NONE, TransactionDeleted, TransactionMetadata
-from kafkalite.state.transactions.states import PREPARED, TransactionState
+from kafkalite.state.transactions.states import OPEN
 from kafkalite.storage import names
 
 SERDE = TransactionRecordSerde()
-OPEN = (TransactionState.ONGOING, *PREPARED)
 
 
 class AdoptedStates(NamedTuple):

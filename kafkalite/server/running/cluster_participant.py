@@ -186,7 +186,7 @@ class ClusterParticipant:
             if (await await_outcome(outcome.value.close)).error is None:  # else the connection broke
                 LOGGER.info("the session 0x%x of an earlier process is closed", key.session_id)
                 break
-        if self._saved.unclean_since == 0:  # nor has the next start, if this one is killed before it saves its key
+        if self._saved.unclean_since == 0:  # the next start is unclean, too, if this process is killed before it saves
             self._saved.remove()
 
     def refusal(self, error: BaseException) -> StartError:

@@ -135,11 +135,8 @@ def markers_of(prepared: TransactionMetadata) -> SendMarkers:
     )
 
 
-RESUMED = frozenset((State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT))  # most loaded ids are in no such state
-
-
 def rearm(metadata: TransactionMetadata, now: Now) -> Effects:
-    """What continues after loading, in one of the states `RESUMED`: the rest of the timeout, or the markers."""
+    """What continues an open transaction after loading: the rest of the timeout, or the markers."""
     effects = Effects()
     if metadata.state is State.ONGOING:
         elapsed = min(max(now.wall_ms - metadata.start_ms, 0), metadata.timeout_ms)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answer_only
-from kafkalite.state.transactions.actions import RESUMED, TIMEOUT_TIMER, rearm
+from kafkalite.state.transactions.actions import TIMEOUT_TIMER, rearm
 from kafkalite.state.transactions.counters import TransactionCounters
 from kafkalite.state.transactions.metadata import NONE, TransactionDeleted, TransactionMetadata, TransactionRecord
 from kafkalite.state.transactions.requests import (
@@ -24,7 +24,7 @@ from kafkalite.state.transactions.requests import (
     ProducerId,
     VerifyPartitions,
 )
-from kafkalite.state.transactions.states import EpochRelation, TransactionEvent, TransactionVersion
+from kafkalite.state.transactions.states import OPEN, EpochRelation, TransactionEvent, TransactionVersion
 from kafkalite.state.transactions.step import TransactionStep
 from kafkalite.state.transactions.table import TABLE
 
@@ -99,14 +99,14 @@ class TransactionMachine:
         if isinstance(record, TransactionDeleted):
             self.transactions.pop(record.transactional_id, None)
         else:
-            self.transactions[record.transactional_id] = record.compact()
+            self.transactions[record.transactional_id] = record
 
     def start_timers(self, now: Now) -> Iterator[Effects]:
         """The log was replayed: continue timeouts and prepared transactions, in steps."""
         effects = Effects()
         effects.set_timer((EXPIRY_TIMER,), now.ms + self.settings.expiry_interval_ms)
         for number, metadata in enumerate(self.transactions.values(), 1):
-            if metadata.state in RESUMED:
+            if metadata.state in OPEN:  # few loaded ids are
                 effects.extend(rearm(metadata, now))
             if number % STEP_IDS == 0:
                 yield effects

@@ -51,14 +51,6 @@ class TransactionMetadata(NamedTuple):
             return EpochRelation.PREVIOUS_ID
         return EpochRelation.OTHER_ID
 
-    def compact(self) -> "TransactionMetadata":
-        """The same value in less memory: equal parts are one object. Records of a log come with parts of their own."""
-        partitions = self.partitions or NO_PARTITIONS
-        previous = self.producer_id if self.previous_producer_id == self.producer_id else self.previous_producer_id
-        if partitions is self.partitions and previous is self.previous_producer_id:
-            return self
-        return self._replace(partitions=partitions, previous_producer_id=previous)
-
 
 class TransactionDeleted(NamedTuple):
     """The transactional id has expired: a tombstone."""

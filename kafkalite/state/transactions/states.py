@@ -16,6 +16,7 @@ class TransactionState(IntEnum):
 
 PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 """The states of a decided transaction whose markers are being written."""
+OPEN = frozenset((TransactionState.ONGOING, *PREPARED))
 
 
 class TransactionEvent(Enum):

@@ -19,7 +19,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.model import Endpoint
 from kafkalite.net.peer_dial import PeerDial
 from kafkalite.slicing import Slicer
-from kafkalite.state.follower.replica_fetch import FetchState
+from kafkalite.state.follower.partition_fetch import FetchState
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager

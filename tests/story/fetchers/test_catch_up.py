@@ -11,7 +11,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.state.follower.replica_fetch import FetchState
+from kafkalite.state.follower.partition_fetch import FetchState
 from kafkalite.testing.virtual_loop import pass_time
 from tests.story.fetchers.rig import EPOCH, FLUSHED, OTHER, OWN, FollowerRig, content, run
 

@@ -12,7 +12,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.slicing import Slicer
-from kafkalite.state.follower.replica_fetch import FetchState
+from kafkalite.state.follower.partition_fetch import FetchState
 from kafkalite.testing.virtual_loop import pass_time
 from tests.kit.costly_clock import CostlyClock
 from tests.story.fetchers.rig import FLUSHED, OTHER, FollowerRig, content, run

@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkalite.cluster.partition.partition import Partition
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
-from kafkalite.state.follower.replica_fetch import FetchState
+from kafkalite.state.follower.partition_fetch import FetchState
 from tests.story.fetchers.rig import OWN, FollowerRig, run
 
 RATE = 100_000

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.transaction.serde import TransactionRecordSerde
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.effects import ENVIRONMENT, Effects, Now
@@ -30,6 +31,7 @@ from kafkalite.state.transactions.states import TransactionEvent as Event
 from kafkalite.state.transactions.table import RULES, TABLE, expand_rules
 
 State = TransactionState
+SERDE = TransactionRecordSerde()
 TV1, TV2 = TransactionVersion
 PARTITION = TopicPartition("flights", 0)
 NOW = Now(1_000, 1_000_000)
@@ -288,12 +290,12 @@ def test_an_idle_id_needs_at_most_600_bytes(record_property) -> None:
     tracemalloc.start()
     try:
         for number in range(count):
-            values = [10_000 + number, 300, 60_000, 1_700_000_000_000 + number]  # objects of their own, as from a log
-            producer_id, epoch, timeout_ms, at_ms = (int(str(each)) for each in values)
-            record = TransactionMetadata(f"flights-processor-{number:07d}", producer_id, epoch, timeout_ms, at_ms)
-            record = record._replace(state=State.COMPLETE_COMMIT, partitions=frozenset(), start_ms=at_ms - 1, version=2)
-            machine.apply(record._replace(previous_producer_id=int(str(producer_id))))
-        del record, values
+            producer_id, at_ms = 10_000 + number, 1_700_000_000_000 + number
+            record = TransactionMetadata(f"flights-processor-{number:07d}", producer_id, 300, 60_000, at_ms)
+            record = record._replace(state=State.COMPLETE_COMMIT, start_ms=at_ms - 1, version=2)
+            record = record._replace(previous_producer_id=producer_id)
+            machine.apply(SERDE.decode(*SERDE.encode(record)))
+        del record
         used = tracemalloc.get_traced_memory()[0] / count
     finally:
         tracemalloc.stop()

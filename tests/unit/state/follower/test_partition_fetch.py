@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.follower.replica_fetch import (
+from kafkalite.state.follower.partition_fetch import (
     REPORTED_FAILURES,
     TRANSITIONS,
     FetchEvent,
