@@ -88,7 +88,7 @@ def serve(pipe: Connection, make: Callable[..., object], args: tuple[Any, ...]) 
             while _closing:
                 _closing.pop()()
             pipe.send(READY)
-    except EOFError:
+    except (EOFError, ConnectionResetError):  # reset: the other end has left an answer unread
         return
 
 
