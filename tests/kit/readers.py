@@ -19,7 +19,11 @@ Reader = Callable[[str, str, Sequence[Partition], History], None]
 
 
 def read_by_librdkafka(name: str, address: str, partitions: Sequence[Partition], history: History) -> None:
-    """Read all partitions from the beginning to the end, checking CRCs, as reader `name`; in a process of its own."""
+    """Read all partitions from the beginning to the end, checking CRCs, as reader `name`; in a process of its own.
+
+    The end is that of ListOffsets: a new leader answers it once its high watermark includes all acknowledged records
+    (KIP-207). Until then consumers reach the end of its partition earlier.
+    """
     settings = {"bootstrap.servers": address, "enable.partition.eof": True, "check.crcs": True}
     history.reading(name, partitions)
     left = set(partitions)
@@ -41,6 +45,12 @@ class NumberReader:
         self._consumer.assign(
             [ck.TopicPartition(*topic_partition, offset) for topic_partition, offset in offsets.items()]
         )
+        self._ends = {each: self._end_of(each) for each in offsets}
+
+    def _end_of(self, partition: Partition) -> int:
+        answer = self._consumer.get_watermark_offsets(ck.TopicPartition(*partition), READ_S)
+        assert answer is not None, f"{partition}: no end offset within {READ_S:.0f} s"
+        return int(answer[1])
 
     def read(self, count: int, timeout_s: float) -> tuple[list[tuple[Partition, int, int]], set[Partition]]:
         """Place, offset and number of at most `count` records, and the partitions that ended. Raises KafkaException."""
@@ -51,7 +61,8 @@ class NumberReader:
             if error is None:
                 found.append((topic_partition, message.offset(), number_of(message.value())))
             elif error.code() == ck.KafkaError._PARTITION_EOF:
-                ended.add(topic_partition)
+                if message.offset() >= self._ends[topic_partition]:
+                    ended.add(topic_partition)
             else:
                 raise ck.KafkaException(error)
         return found, ended
