@@ -69,8 +69,10 @@ def failure(report: pytest.TestReport | pytest.CollectReport) -> dict[str, Any]:
     """A failed report as JSON. One without the property, of a lost worker or a collection, is conclusive."""
     properties = dict(getattr(report, "user_properties", ()))
     sections = [f"--- {name} ---\n{text}" for name, text in report.sections]
+    crash = getattr(report.longrepr, "reprcrash", None)
     return {
         "test": GROUP.sub("", report.nodeid),
+        "error": report.longreprtext if crash is None else crash.message,
         "output": "\n".join([report.longreprtext, *sections]),
         CONCLUSIVE: properties.get(CONCLUSIVE, True),
     }

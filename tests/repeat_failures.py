@@ -17,6 +17,7 @@ from tests.fix_failures import CONCLUSIVE
 from tests.kit.seeds import chosen_seed
 
 REPEATED_MAX = 10
+ERROR_CHARACTERS_MAX = 4_000  # the whole output is above
 DEADLINE_S = 1800.0
 SEED = re.compile(r"KAFKALITE_SEED=(\d+)")
 
@@ -37,7 +38,8 @@ def passes_alone(python: str, failure: dict[str, Any]) -> bool:
     """Repeat a failed test and print both outputs. A conclusive failure is not repeated."""
     test, output = failure["test"], failure["output"]
     if failure[CONCLUSIVE]:
-        print(f"FAILED {test}: this failure is conclusive, so it is not repeated")
+        print(f"FAILED {test}, seed {seed_in(output)}: this failure is conclusive, so it is not repeated")
+        print(failure["error"][:ERROR_CHARACTERS_MAX])
         return False
     done = repeat(python, test)
     heading = "FLAKY" if done.returncode == 0 else "FAILED TWICE"

@@ -191,13 +191,14 @@ def test_conclusive_failure_is_not_repeated(scratch: Path, change: str) -> None:
         test = test.replace('assert ran, "the first run"', "if not ran: raise ViolationError('lost-write')")
     done = run_and_repeat(scratch, test)
     assert done.returncode == 1
-    assert "FAILED test_it.py::test_fails_once: this failure is conclusive" in done.stdout
+    assert "FAILED test_it.py::test_fails_once, seed 77: this failure is conclusive" in done.stdout
+    assert ("the first run" if change == "marked" else "ViolationError: lost-write") in done.stdout
 
 
 def test_lost_worker_is_not_excused(scratch: Path) -> None:
     done = run_and_repeat(scratch, HANGS.format(hang="os.kill(os.getpid(), 9)"))
     assert done.returncode == 1
-    assert "test_hangs: this failure is conclusive" in done.stdout
+    assert "test_hangs, seed " in done.stdout and "this failure is conclusive" in done.stdout
 
 
 def test_more_failures_than_are_repeated_fail_the_run(scratch: Path) -> None:
