@@ -48,9 +48,16 @@ class NumberReader:
         self._ends = {each: self._end_of(each) for each in offsets}
 
     def _end_of(self, partition: Partition) -> int:
-        answer = self._consumer.get_watermark_offsets(ck.TopicPartition(*partition), READ_S)
-        assert answer is not None, f"{partition}: no end offset within {READ_S:.0f} s"
-        return int(answer[1])
+        deadline = Deadline(f"the end offset of {partition}", READ_S)
+        while True:
+            try:
+                answer = self._consumer.get_watermark_offsets(ck.TopicPartition(*partition), deadline.left())
+            except ck.KafkaException as error:
+                if error.args[0].code() != ck.KafkaError.NOT_LEADER_FOR_PARTITION:  # which librdkafka does not repeat
+                    raise
+            else:
+                assert answer is not None, f"{partition}: no end offset"
+                return int(answer[1])
 
     def read(self, count: int, timeout_s: float) -> tuple[list[tuple[Partition, int, int]], set[Partition]]:
         """Place, offset and number of at most `count` records, and the partitions that ended. Raises KafkaException."""
