@@ -11,7 +11,7 @@ import pytest
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Principal
 from kafkalite.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from kafkalite.server.requests.authorization import guards
+from kafkalite.server.requests.authorization.guards import by_key, records
 from kafkalite.server.requests.authorization.table import GROUP, READ, TABLE, Check, Effect, Right
 from kafkalite.state.authorizer.acls import (
     Acl,
@@ -110,11 +110,11 @@ async def test_vulnerability_is_absent(name: str) -> None:
 
 
 def serve_replicas_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(guards.OWN, 1, lambda _call, request: request)
+    monkeypatch.setitem(by_key.GUARDS, 1, lambda _call, request: request)
 
 
 def ignore_transactional_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "is_transactional", lambda _request: False)
+    monkeypatch.setattr(records, "is_transactional", lambda _request: False)
 
 
 def keep_one_acl_after_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.server.requests.api import CLUSTER_ROWS, ROWS
 from kafkalite.server.requests.api import Row as ApiRow
-from kafkalite.server.requests.authorization.guards import OWN
+from kafkalite.server.requests.authorization.guards.by_key import GUARDS
 from kafkalite.server.requests.authorization.refusals import refuse_all
 from kafkalite.server.requests.authorization.table import TABLE, Check, Effect, Row
 from tools.authorization_page import page
@@ -20,7 +20,7 @@ SERVED = [*ROWS, *CLUSTER_ROWS]
 def test_each_served_key_has_a_row(served: ApiRow) -> None:
     row = TABLE[served.api_key]
     assert row.name == served.name
-    assert row.own == (served.api_key in OWN)
+    assert row.own == (served.api_key in GUARDS)
 
 
 @pytest.mark.parametrize("served", SERVED, ids=lambda row: row.name)

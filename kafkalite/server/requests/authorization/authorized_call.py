@@ -39,21 +39,24 @@ class AuthorizedCall(Call[Context]):
         return join_arrays(self.response_type, self.version, present, refused)
 
 
+AnyCall = AuthorizedCall[Any]
+
+
 def authorized_call(
     context: Any, reply: Reply, response_type: type[Any], version: int, header: RequestHeader
-) -> AuthorizedCall[Any]:
+) -> AnyCall:
     """Return the call of a request of a broker with an authorizer. Each request makes one, so the class has no
     `__init__` of its own, which would cost as much as all of this.
 
     Arguments:
         context, reply, response_type, version, header: as for `Call`; the context has an authorizer.
     """
-    call: AuthorizedCall[Any] = AuthorizedCall(context, reply, response_type, version, header)
+    call: AnyCall = AuthorizedCall(context, reply, response_type, version, header)
     authorize(call)
     return call
 
 
-def authorize(call: AuthorizedCall[Any]) -> None:
+def authorize(call: AnyCall) -> None:
     """Set what the principal of a new call may do."""
     decisions = decisions_of(call.context.authorizer, call.reply.connection)
     call.authorization = decisions.authorization(call.response_type)

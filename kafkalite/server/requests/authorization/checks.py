@@ -9,8 +9,8 @@ from types import GeneratorType
 from typing import Any
 
 from kafkalite.clock import Outcome
-from kafkalite.server.requests.authorization import guards
-from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall, authorized_call
+from kafkalite.server.requests.authorization.authorized_call import AnyCall, authorized_call
+from kafkalite.server.requests.authorization.guards.by_key import GUARDS
 from kafkalite.server.requests.authorization.refusals import (
     join_arrays,
     refuse_entry,
@@ -23,7 +23,6 @@ from kafkalite.server.requests.deferred_free import empty_request
 from kafkalite.slicing import Steps, finish, group_steps
 
 PRODUCE = 0  # its frame is request memory until it is answered
-AnyCall = AuthorizedCall[Any]
 new_call = authorized_call
 Serve = Callable[[Any], object]
 
@@ -33,7 +32,7 @@ def check(call: AnyCall, request: Any) -> Any:
 
     A key without a row raises KeyError: it is not served.
     """
-    own = guards.OWN.get(call.header.api_key)
+    own = GUARDS.get(call.header.api_key)
     remaining = check_in_steps(call, request, TABLE[call.header.api_key]) if own is None else own(call, request)
     return finish(remaining) if isinstance(remaining, GeneratorType) else remaining
 
@@ -47,7 +46,7 @@ def check_large(call: AnyCall, request: Any, serve: Serve) -> None:
         serve: called with the request without its refused entries, unless nothing is left.
     """
     key = call.header.api_key
-    own = guards.OWN.get(key)
+    own = GUARDS.get(key)
     steps = check_in_steps(call, request, TABLE[key]) if own is None else own(call, request)
     if not isinstance(steps, GeneratorType):
         if steps is not None:
