@@ -17,7 +17,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.process.saved_session import NAME as SAVED_SESSION
 from tests.kit.broker_processes import IDS, METADATA_VERSION, POLL_S, REPLICATED, BrokerProcesses, call_or_none
 from tests.kit.brokers import wait_until
-from tests.kit.checker import Partition, ViolationError, check
+from tests.kit.checker import Partition, check
 from tests.kit.load import IdempotentSender
 from tests.kit.loop_disk import LoopDisk
 from tests.kit.ports import free_port
@@ -157,7 +157,7 @@ class ReplicatedBrokers(BrokerProcesses):
         try:
             wait_until(reached, f"{partition} has a leader of {leaders} and the ISR {isr}", seconds=60.0, every=POLL_S)
         except AssertionError as error:
-            raise ViolationError(f"{error}; the state is {found}") from error
+            raise AssertionError(f"{error}; the state is {found}") from error
         return found[0]
 
     def until_in_sync(self, partitions: list[Partition]) -> None:

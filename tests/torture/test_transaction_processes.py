@@ -43,6 +43,8 @@ CALL_S = 3.0
 class ProcessRig:
     """Broker processes, as a `Rig`."""
 
+    late_error = AssertionError
+
     def __init__(self, cluster: BrokerProcesses) -> None:
         self.bootstrap = cluster.bootstrap
         self._cluster = cluster

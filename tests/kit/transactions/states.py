@@ -47,9 +47,15 @@ CASES: Sequence[Case] = tuple(
 
 
 class Rig(Protocol):
-    """The brokers of a test."""
+    """The brokers of a test.
+
+    Attributes:
+        bootstrap: their addresses.
+        late_error: raised when a transaction takes too long. In real time the machine may be slow: no `ViolationError`.
+    """
 
     bootstrap: str
+    late_error: type[AssertionError]
 
     def connect(self) -> Wire:
         """The connections of a client."""
@@ -86,7 +92,7 @@ class Processes:
         self.started: dict[str, int] = {}
 
     async def run(self, case: Case, down_s: float) -> None:
-        """One case; the victim is down for this time. Raises ViolationError."""
+        """One case; the victim is down for this time. Raises `late_error` of the rig."""
         wire = self._rig.connect()
         producer = await self._producer(wire)
         undo = await self._until(case, producer)
@@ -172,12 +178,12 @@ class Processes:
             try:
                 await wait_stable(wire, partition, Retries(self._rig.now, until - self._rig.now(), BACKOFF_S))
             except KafkaTimeoutError as error:
-                raise ViolationError(f"{case}: {error}") from error
+                raise self._rig.late_error(f"{case}: {error}") from error
         retries = Retries(self._rig.now, until - self._rig.now(), BACKOFF_S)
         try:
             await committed_offsets(wire, self._group, [INPUT], retries)
         except KafkaTimeoutError as error:
-            raise ViolationError(f"{case}: an offset stays pending: {error}") from error
+            raise self._rig.late_error(f"{case}: an offset stays pending: {error}") from error
         self.seconds.append(self._rig.now() - since)
         await wire.close()
 

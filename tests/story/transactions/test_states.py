@@ -10,6 +10,7 @@ import pytest
 
 from kafkalite.testing.virtual_loop import pass_time, virtual_wall_ms
 from tests.fix_torture import SHORT
+from tests.kit.checker import ViolationError
 from tests.kit.transactions.history import Partition
 from tests.kit.transactions.states import CASES, STATES, Case, Processes
 from tests.kit.transactions.wire import Address, Wire
@@ -29,6 +30,8 @@ PARTITIONS: tuple[Partition, Partition] = (("orders", 0), ("orders", 1))
 
 class SimulatedRig:
     """The brokers of a simulated cluster, as a `Rig`."""
+
+    late_error = ViolationError
 
     def __init__(self, world: TransactionWorld) -> None:
         self.bootstrap = world.bootstrap
