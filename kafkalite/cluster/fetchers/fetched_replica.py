@@ -3,12 +3,19 @@
 from kafkalite.clock import Timer
 from kafkalite.cluster.partition.follower import Follower
 from kafkalite.cluster.partition.partition import Partition
+from kafkalite.model import uuid_text
 from kafkalite.state.follower.fetch_session import Position
 from kafkalite.state.follower.partition_fetch import PartitionFetch
 from kafkalite.storage.log.log import Log
 
 PartitionKey = tuple[bytes, int]  # topic id, index
 UNKNOWN_LAG = -1
+
+
+def name_of(key: PartitionKey) -> str:
+    """Name a partition that may be unknown here."""
+    topic_id, index = key
+    return f"partition {index} of the topic id {uuid_text(topic_id)}"
 
 
 class FetchedReplica:

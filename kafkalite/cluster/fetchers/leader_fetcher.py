@@ -18,7 +18,7 @@ from functools import partial
 from kafkalite.clock import Outcome, Timer
 from kafkalite.cluster.fetchers.fetch_reports import error_text
 from kafkalite.cluster.fetchers.fetch_request import build_request
-from kafkalite.cluster.fetchers.fetched_replica import FetchedReplica, PartitionKey
+from kafkalite.cluster.fetchers.fetched_replica import FetchedReplica, PartitionKey, name_of
 from kafkalite.cluster.fetchers.fetcher_parts import FetcherParts
 from kafkalite.cluster.fetchers.leader_link import LeaderLink, pause_s
 from kafkalite.cluster.fetchers.leader_offsets import LeaderRange, Lookup, look_up
@@ -60,7 +60,7 @@ class LeaderFetcher:
         self._parts = parts
         self._host = parts.host
         self._link = LeaderLink(parts.host, leader)
-        self._session: FetchSession[PartitionKey] = FetchSession()
+        self._session: FetchSession[PartitionKey] = FetchSession(name_of)
         self._number = 0  # of the last request
         self._phase = Phase.IDLE
         self._slice: Slice | None = None  # of the response that is being applied
@@ -172,11 +172,13 @@ class LeaderFetcher:
         if number != self._number or self._phase is not Phase.WAITING:
             return
         self._phase = Phase.IDLE
-        keys = [
-            (bytes(topic.topic_id), each.partition_index) for topic in response.responses for each in topic.partitions
-        ]
-        self._link.wait.end(self._host.clock.monotonic(), is_empty=not keys)
-        reason = self._session.apply_response(response.error_code, response.session_id, keys)
+        high_watermarks = {
+            (bytes(topic.topic_id), each.partition_index): each.high_watermark
+            for topic in response.responses
+            for each in topic.partitions
+        }
+        self._link.wait.end(self._host.clock.monotonic(), is_empty=not high_watermarks)
+        reason = self._session.apply_response(response.error_code, response.session_id, high_watermarks)
         if not reason:
             self._phase = Phase.APPLYING
             steps = apply_response(response, number, self.replicas.get, self, self._parts.appended)

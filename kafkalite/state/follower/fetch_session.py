@@ -10,7 +10,7 @@
 Source: FetchSessionHandler.java of Apache Kafka 3.9.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from kafkalite.errors import KafkaErrorCode
@@ -55,13 +55,17 @@ class SessionRequest(NamedTuple, Generic[Key]):
 class FetchSession(Generic[Key]):
     """The partitions of one fetcher.
 
+    Arguments:
+        name_of: names a partition in an error.
+
     Attributes:
         positions: of the partitions that the next request fetches; `set` and `remove` change them.
     """
 
-    __slots__ = ("_changed", "_epoch", "_id", "_named", "positions")
+    __slots__ = ("_changed", "_epoch", "_id", "_name_of", "_named", "positions")
 
-    def __init__(self) -> None:
+    def __init__(self, name_of: Callable[[Key], str] = str) -> None:
+        self._name_of = name_of
         self.positions: dict[Key, Position] = {}
         self._id = SESSION_NONE
         self._epoch = EPOCH_INITIAL  # of the next request
@@ -91,26 +95,27 @@ class FetchSession(Generic[Key]):
         self._named.update(positions)
         return SessionRequest(self._id, self._epoch, positions, forgotten)
 
-    def apply_response(self, error: int, session_id: int, keys: Collection[Key]) -> str:
+    def apply_response(self, error: int, session_id: int, high_watermarks: Mapping[Key, int]) -> str:
         """Use a response.
 
         Arguments:
             error: of the whole response, a Kafka error code.
             session_id: in the response.
-            keys: the partitions in the response.
+            high_watermarks: of the partitions in the response.
 
         Returns why the response cannot be used, else an empty text.
         """
         if error:
             self.lose(known=error != KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return KafkaErrorCode(error).name if error in ERROR_CODES else f"error {error}"
-        unasked = next((key for key in keys if key not in self._named), None)
+        unasked = next((key for key in high_watermarks if key not in self._named), None)
         if unasked is not None:
             self.lose()
-            return f"it has {unasked}, which was not requested"
-        if self._epoch == EPOCH_INITIAL and len(keys) < len(self._named):
+            end = high_watermarks[unasked]
+            return f"it has {self._name_of(unasked)} with the high watermark {end}, which was not requested"
+        if self._epoch == EPOCH_INITIAL and len(high_watermarks) < len(self._named):
             self.lose()
-            return f"it has {len(keys)} of {len(self._named)} partitions"
+            return f"it has {len(high_watermarks)} of {len(self._named)} partitions"
         if session_id == SESSION_NONE:
             self.lose(known=False)
         else:

@@ -364,7 +364,8 @@ def test_unasked_partition_is_reported_and_the_response_is_not_used(
 
     with caplog.at_level(logging.WARNING, "kafkalite.cluster.fetchers"):
         run(tmp_path, story)
-    assert "not requested" in caplog.text and "leader 2" in caplog.text
+    assert "leader 2: the response cannot be used: it has partition 1 of the topic id " in caplog.text
+    assert " with the high watermark 1, which was not requested" in caplog.text
 
 
 def test_expected_errors_are_retried_with_growing_pauses_and_not_reported(

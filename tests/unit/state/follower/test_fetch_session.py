@@ -20,7 +20,7 @@ def opened(*keys: str, session_id: int = 7) -> FetchSession[str]:
     for key in keys:
         session.set(key, at(0))
     session.request()
-    assert session.apply_response(0, session_id, keys) == ""
+    assert session.apply_response(0, session_id, dict.fromkeys(keys, 0)) == ""
     return session
 
 
@@ -29,9 +29,9 @@ def test_first_request_names_all_and_the_following_ones_only_changes() -> None:
     session.set(A, at(0))
     session.set(B, at(5))
     assert session.request() == SessionRequest(SESSION_NONE, EPOCH_INITIAL, {A: at(0), B: at(5)}, [])
-    assert session.apply_response(0, 7, [A, B]) == ""
+    assert session.apply_response(0, 7, {A: 0, B: 0}) == ""
     assert session.request() == SessionRequest(7, 1, {}, [])
-    assert session.apply_response(0, 7, []) == ""
+    assert session.apply_response(0, 7, {}) == ""
     session.set(A, at(3))
     session.set(C, at(0))
     session.remove(B)
@@ -63,7 +63,7 @@ def test_changes_during_a_request_are_in_the_next_one() -> None:
     session.request()
     session.remove(A)
     session.set(B, at(4))
-    assert session.apply_response(0, 7, [A]) == ""  # it was asked for
+    assert session.apply_response(0, 7, {A: 0}) == ""  # it was asked for
     assert session.request() == SessionRequest(7, 2, {B: at(4)}, [A])
 
 
@@ -74,14 +74,14 @@ def test_changes_during_a_request_are_in_the_next_one() -> None:
 def test_error_of_a_session_leads_to_a_full_request(error: KafkaErrorCode, session_id: int) -> None:
     session = opened(A, B)
     session.request()
-    assert session.apply_response(error, 0, []) == error.name
+    assert session.apply_response(error, 0, {}) == error.name
     assert session.request() == SessionRequest(session_id, EPOCH_INITIAL, {A: at(0), B: at(0)}, [])
 
 
 def test_error_code_that_this_version_does_not_know_is_an_error_as_well() -> None:
     session = opened(A)
     session.request()
-    assert session.apply_response(9_999, 0, []) == "error 9999"
+    assert session.apply_response(9_999, 0, {}) == "error 9999"
 
 
 def test_lost_response_leads_to_a_full_request_that_closes_the_session() -> None:
@@ -100,7 +100,7 @@ def test_leader_without_sessions_gets_full_requests() -> None:
 def test_unasked_partition_is_an_error() -> None:
     session = opened(A)
     session.request()
-    assert session.apply_response(0, 7, [A, C]) == "it has c, which was not requested"
+    assert session.apply_response(0, 7, {A: 0, C: 5}) == "it has c with the high watermark 5, which was not requested"
     assert session.request().epoch == EPOCH_INITIAL
 
 
@@ -109,7 +109,7 @@ def test_full_response_without_a_partition_is_an_error() -> None:
     session.set(A, at(0))
     session.set(B, at(0))
     session.request()
-    assert session.apply_response(0, 7, [A]) == "it has 1 of 2 partitions"
+    assert session.apply_response(0, 7, {A: 0}) == "it has 1 of 2 partitions"
     assert session.request() == SessionRequest(SESSION_NONE, EPOCH_INITIAL, {A: at(0), B: at(0)}, [])
 
 
@@ -117,7 +117,7 @@ def test_epochs_begin_again_at_one() -> None:
     session = opened(A)
     session._epoch = EPOCH_MAX
     assert session.request().epoch == EPOCH_MAX
-    session.apply_response(0, 7, [])
+    session.apply_response(0, 7, {})
     assert session.request().epoch == 1
 
 
@@ -147,6 +147,6 @@ def test_session_on_the_leader_follows(seed: int) -> None:
         assert leader == session.positions
         keys = list(leader) if request.epoch == EPOCH_INITIAL else []
         if rng.random() < 0.1:
-            session.apply_response(KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
+            session.apply_response(KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, {})
         else:
-            assert session.apply_response(0, 7, keys) == ""
+            assert session.apply_response(0, 7, dict.fromkeys(keys, 0)) == ""
