@@ -35,6 +35,7 @@ Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Callable[["Outcome"]
 
 LOGGER = logging.getLogger("kafkalite.clock")
 JUMP_MS = 600_000
+STEP_MS = 2_000  # above what NTP adjusts the frequency by between two checks (500 ppm of minutes)
 PAUSE_MS = 3_600_000
 OUTCOMES_S = 0.004  # applied at a time, then the loop serves its connections
 COMPACT_AT = 64  # cancelled timers that may lie in the heap before they are swept out (then: half of it)
@@ -173,10 +174,13 @@ class ClockWatch:
     Arguments:
         clock: both clocks.
         pause_ms: how long the wall clock is distrusted after a jump.
+        logs_steps: log smaller steps, too, from `STEP_MS` on. A machine that was suspended looks the same: its
+            monotonic clock has stood.
     """
 
-    def __init__(self, clock: Clock, pause_ms: int = PAUSE_MS) -> None:
+    def __init__(self, clock: Clock, pause_ms: int = PAUSE_MS, *, logs_steps: bool = False) -> None:
         self.pause_ms = pause_ms
+        self._logs_steps = logs_steps
         self._clock = clock
         self._wall_ms = clock.wall_ms()
         self._monotonic = clock.monotonic()
@@ -193,6 +197,12 @@ class ClockWatch:
                 "the wall clock jumped by %d s; time-based retention pauses for %d s",
                 round(jump_ms / 1000), round(self.pause_ms / 1000),
             )  # fmt: skip
+        elif self._logs_steps and abs(jump_ms) > STEP_MS:
+            LOGGER.warning(
+                "the wall clock has moved by %+.1f s, or the machine was suspended: the expiry of tokens follows it, "
+                "sessions and quotas do not",
+                jump_ms / 1000,
+            )
         return None if monotonic < self._paused_until else wall_ms
 
 

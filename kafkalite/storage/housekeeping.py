@@ -112,7 +112,7 @@ class Housekeeping:
             count_expired: decides how many segments of a log retention deletes, as `retention.count_expired`.
         """
         self.on_log_start = on_log_start
-        self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
+        self._clock_watch = ClockWatch(self._clock, jump_pause_ms, logs_steps=True)
         self._repeat(0, SPACE_CHECK_MS, self.check_space)
         self._repeat(SPACE_CHECK_MS, SPACE_CHECK_MS, self.check_locks)
         self._repeat(initial_ms, checkpoint_ms, self.checkpoint)

@@ -159,6 +159,24 @@ def test_ten_minutes_are_the_mark(sign: int, jump_ms: int, believed: bool) -> No
     assert (watch.look() is not None) is believed
 
 
+@pytest.mark.parametrize("step_ms", [2_100, -600_000])
+def test_smaller_steps_are_logged_once(kit: Kit, caplog: pytest.LogCaptureFixture, step_ms: int) -> None:
+    """Retention continues; both housekeepings of a broker see the step."""
+    young(kit)
+    start(kit)
+    of_groups = ClockWatch(kit.clock)
+    kit.advance(HOUR_MS)
+    with caplog.at_level(logging.WARNING, "kafkalite.clock"):
+        kit.clock.jump_wall(1_900)
+        kit.advance(HOUR_MS)
+        assert caplog.messages == [], "NTP may have adjusted the clock"
+        kit.clock.jump_wall(step_ms)
+        kit.advance(2 * HOUR_MS)
+        assert of_groups.look() is not None
+    (line,) = caplog.messages
+    assert line.startswith(f"the wall clock has moved by {step_ms / 1000:+.1f} s, or the machine was suspended")
+
+
 @pytest.mark.parametrize("batches", [0, 150])
 @pytest.mark.parametrize("limit", [{"retention_ms": 1_000}, {"retention_bytes": 0}])
 def test_an_empty_segment_that_is_appended_to_never_goes(kit: Kit, batches: int, limit: dict[str, int]) -> None:
