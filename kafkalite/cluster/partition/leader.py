@@ -36,7 +36,7 @@ from kafkalite.cluster.partition.held_appends import Deadline, HeldAppends, Held
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.isr.high_watermark import is_awaited, lowest_end_offset, next_high_watermark
-from kafkalite.state.isr.replica_progress import ReplicaProgress
+from kafkalite.state.isr.replica_progress import UNKNOWN_OFFSET, ReplicaProgress
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
@@ -230,6 +230,12 @@ class Leader:
     def is_behind(self) -> bool:
         """Whether records of earlier leaders may be committed that are not below the high watermark yet (KIP-207)."""
         return bool(self.followers) and self._partition.high_watermark < self.epoch_start
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether no other member of the ISR has fetched in this leader epoch: another broker may lead already."""
+        ends = [self.followers[each].end_offset for each in self._partition.isr if each in self.followers]
+        return bool(ends) and max(ends) == UNKNOWN_OFFSET
 
     def change_isr(self, isr: tuple[int, ...], expected: Collection[int] = ()) -> None:
         """Use another ISR.

@@ -158,7 +158,7 @@ class Partition(PartitionState):
         log = self.log
         assert log is not None
         try:
-            appended = append_to_log(append, validation, log, self.leader_epoch, verification)
+            appended = append_to_log(append, validation, log, self, verification)
             if appended:
                 if not self._unwritten:
                     self._host.mark_dirty(self)
@@ -500,6 +500,11 @@ class Partition(PartitionState):
     def is_behind(self) -> bool:
         """Whether the high watermark may still be below that of the leader before (KIP-207)."""
         return isinstance(self.role, Leader) and self.role.is_behind
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether this broker leads, and no follower has confirmed it in this leader epoch."""
+        return isinstance(self.role, Leader) and self.role.is_unconfirmed
 
     def _assign(self, state: PartitionImage) -> None:
         self.leader, self.leader_epoch = state.leader, state.leader_epoch

@@ -4,7 +4,7 @@
 log.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite import records
 from kafkalite._speedups.storage.log_core import UNVERIFIED_BATCH
@@ -169,11 +169,25 @@ def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
     return memoryview(bytearray(new))
 
 
+class Leadership(Protocol):
+    """What an append needs of the leadership of its partition.
+
+    Attributes:
+        leader_epoch: of this broker's leadership.
+    """
+
+    leader_epoch: int
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether no follower has fetched in this leader epoch."""
+
+
 def append_to_log(
     append: Append,
     validation: ValidationResult | BatchError | None,
     log: Log,
-    leader_epoch: int,
+    leadership: Leadership,
     verification: "Verification | None" = None,
 ) -> bool | None:
     """Append a validated batch to the log, or reject it.
@@ -181,13 +195,18 @@ def append_to_log(
     Returns whether it was appended; None: it is neither appended nor rejected, because the coordinator must verify or
     add the partition first.
 
-    A batch that its producer has sent before is not appended again; its first offset is the result (KIP-98).
+    A batch that its producer has sent before is not appended again; its first offset is the result (KIP-98). A sequence
+    out of order is NOT_LEADER_OR_FOLLOWER before a follower has confirmed the leadership.
+
+    Deviation: Kafka returns OUT_OF_ORDER_SEQUENCE_NUMBER in any case. A slow broker may learn that it was elected when
+    another one leads already, and has acknowledged the batch before this one. librdkafka's producer ends with a fatal
+    error then.
 
     Arguments:
         append: with the batch.
         validation: the result of `validate_now`; None for an `OwnAppend`.
         log: of the partition.
-        leader_epoch: of this broker's leadership.
+        leadership: of this broker.
         verification: of a transactional batch of a client, once the coordinator has confirmed it.
     """
     if isinstance(validation, BatchError):
@@ -195,7 +214,9 @@ def append_to_log(
         return False
     if validation is None:
         assert isinstance(append, OwnAppend), "batches of clients are validated"
-        base_offset = log.append(append.batch, None, leader_epoch, append.verification, append.marker_version)
+        base_offset = log.append(
+            append.batch, None, leadership.leader_epoch, append.verification, append.marker_version
+        )
     else:
         if validation.error:
             append.record_errors = validation.record_errors
@@ -204,11 +225,13 @@ def append_to_log(
         if validation.attributes & TRANSACTIONAL_BIT and append.transaction is None:
             append.reject(KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return False
-        base_offset = log.append(append.batch, validation, leader_epoch, verification)
+        base_offset = log.append(append.batch, validation, leadership.leader_epoch, verification)
     if base_offset < 0:
         if base_offset == UNVERIFIED_BATCH:
             return None
-        append.reject(-base_offset)
+        is_gap = base_offset == -KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        unconfirmed = is_gap and leadership.is_unconfirmed
+        append.reject(KafkaErrorCode.NOT_LEADER_OR_FOLLOWER if unconfirmed else -base_offset)
         return False
     append.base_offset = base_offset
     return True

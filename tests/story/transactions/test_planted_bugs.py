@@ -105,12 +105,12 @@ def partition_is_not_added(patch: pytest.MonkeyPatch) -> None:
 
 
 def _verified(append_to_log: Any) -> Any:
-    def append(append: Any, validation: Any, log: Any, leader_epoch: int, verification: Any = None) -> Any:
-        found = append_to_log(append, validation, log, leader_epoch, verification)
+    def append(append: Any, validation: Any, log: Any, leadership: Any, verification: Any = None) -> Any:
+        found = append_to_log(append, validation, log, leadership, verification)
         if found is not None:
             return found
         fields = int.from_bytes(append.batch[43:51], "big"), int.from_bytes(append.batch[51:53], "big"), 0, False
-        return append_to_log(append, validation, log, leader_epoch, log.begin_verification(*fields))
+        return append_to_log(append, validation, log, leadership, log.begin_verification(*fields))
 
     return append
 
