@@ -45,10 +45,12 @@ def init(directory: Path, hosts: tuple[str, ...], port: int, user: str, days: in
     for clients, SSL between brokers, ACLs) and for clients (client.properties). Keep ca.key apart, or delete it: it
     signs certificates of brokers and clients.
     """
-    from kafkalite.cli.security.initial_files import FILES, create_files
+    from kafkalite.cli.security.initial_files import FILES, create_files, is_host
 
     if not user.isascii() or not user.replace("-", "").replace("_", "").isalnum():
         fail(f"--user {user!r}: use letters, digits, - and _")
+    if unusable := [each for each in hosts if not is_host(each)]:
+        fail(f"--host {unusable[0]!r}: use a host name or an IP address")
     if found := [name for name in FILES if (directory / name).exists()]:
         fail(f"{directory} has {', '.join(found)}: nothing is overwritten; name another directory")
     try:

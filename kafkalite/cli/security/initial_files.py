@@ -5,6 +5,7 @@ Private keys and passwords are in files that only their owner can read, and are 
 
 import ipaddress
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from kafkalite.net.authority import Authority
 FILES = ("ca.pem", "ca.key", "broker.pem", "client.pem", "server.properties", "client.properties")
 BROKER_NAME = "broker"  # common name of the brokers' certificate
 PASSWORD_BYTES = 18
+LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+HOST_NAME = re.compile(rf"{LABEL}(\.{LABEL})*")
 HIDDEN = "..."
 
 
@@ -74,8 +77,9 @@ def create_files(directory: Path, hosts: Sequence[str], port: int, user: str, da
 
 def server_properties(access: SuperUserAccess) -> str:
     """Return the settings of a broker whose super user has this access."""
-    directory, host, port, user, password = access
-    bound = host if _is_local(host) else "0.0.0.0"
+    directory, _, port, user, password = access
+    host = _in_url(access.host)
+    bound = host if _is_local(access.host) else "0.0.0.0"
     return _lines(
         {
             "listeners": f"SASL_SSL://{bound}:{port},SSL://{bound}:{port + 1}",
@@ -99,7 +103,7 @@ def client_properties(access: SuperUserAccess) -> str:
     directory, host, port, user, password = access
     return _lines(
         {
-            "bootstrap.servers": f"{host}:{port}",
+            "bootstrap.servers": f"{_in_url(host)}:{port}",
             "security.protocol": "SASL_SSL",
             "ssl.cafile": f"{directory}/ca.pem",
             "sasl.mechanism": "PLAIN",
@@ -113,11 +117,25 @@ def _lines(settings: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
-def _is_local(host: str) -> bool:
+def is_host(text: str) -> bool:
+    """Whether a text is a host name (RFC 1123, with underscores as in names of containers) or an IP address."""
+    return _address(text) is not None or bool(HOST_NAME.fullmatch(text))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return None
+
+
+def _is_local(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _write(directory: Path, contents: Mapping[str, str]) -> None:

@@ -67,6 +67,10 @@ def test_created_files_secure_a_broker(tmp_path: Path) -> None:
 
 def test_names_of_hosts_and_users(tmp_path: Path) -> None:
     assert "use letters" in run("security", "init", str(tmp_path), "--user", 'a"b', code=2).stderr
+    for host in ("a b", "", "broker1.example:9093", "-broker"):
+        said = run("security", "init", str(tmp_path), f"--host={host}", code=2).stderr
+        assert f"--host {host!r}: use a host name or an IP address" in said
+    assert "listeners=SASL_SSL://[::1]:9093" in run("security", "init", str(tmp_path / "6"), "--host", "::1").stdout
     hosts = ("--host", "broker1.example", "--host", "10.0.0.7")
     assert "listeners=SASL_SSL://0.0.0.0:9093" in run("security", "init", str(tmp_path), *hosts, "-u", "alice").stdout
     names = subprocess.run(
