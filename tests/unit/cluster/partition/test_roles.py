@@ -431,39 +431,6 @@ def test_later_epoch_does_not_count_what_followers_had_in_an_earlier_one(led: Le
     assert led.rig.answers() == [("held", 0, 0)] and led.partition.high_watermark == 1
 
 
-def test_gap_of_sequences_counts_once_a_follower_has_confirmed_the_leadership(led: Led) -> None:
-    """Before that, another broker may lead already and have the batches in between."""
-
-    def send(sequence: int) -> int:
-        found: list[int] = []
-        data = batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence)
-        led.partition.append(Append(memoryview(data), 1, lambda done: found.append(done.error)))
-        led.written()
-        return found[0]
-
-    assert send(0) == 0
-    led.fetched(2, 1)
-    assert send(2) == KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    led.lead(3)
-    assert send(2) == NOT_LEADER
-    led.fetched(2, 1)
-    assert send(2) == KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert send(1) == 0
-
-
-@pytest.mark.parametrize("replicas", [(1,), THREE], ids=["one replica", "the only member of the ISR"])
-def test_gap_of_sequences_counts_at_once_without_another_member_of_the_isr(
-    tmp_path: Path, replicas: tuple[int, ...]
-) -> None:
-    led = Led(tmp_path, TopicConfig(), (1,), replicas)
-    found: list[int] = []
-    for sequence in (0, 2):
-        data = batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence)
-        led.partition.append(Append(memoryview(data), 1, lambda done: found.append(done.error)))
-        led.written()
-    assert found == [0, KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
-
-
 def test_follower_follows_the_offsets_of_its_leader(led: Led) -> None:
     led.append("one", acks=1, count=5)
     led.written()
