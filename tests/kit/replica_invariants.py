@@ -16,13 +16,22 @@ Partition = tuple[str, int]
 
 
 class ObservedState(NamedTuple):
-    """A state of a partition in the tree."""
+    """A state of a partition in the tree.
+
+    Attributes:
+        epochs: the broker epochs of the ISR, then of the eligible replicas; () = unknown.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     version: int
     eligible: tuple[int, ...] = ()
+    epochs: tuple[int, ...] = ()
+
+    def epoch_of(self, broker_id: int) -> int:
+        """The broker epoch in which a complete replica had every acknowledged record, -1 = unknown."""
+        return dict(zip((*self.isr, *self.eligible), self.epochs, strict=False)).get(broker_id, -1)
 
     @property
     def complete(self) -> set[int]:

@@ -2,7 +2,8 @@
 
 Bounds: kills, stops, pauses and cut connections hit any number of brokers at any time. A power failure hits one broker,
 also a last member of an ISR with eligible replicas, and no other one until all replicas are in sync again; where each
-topic is flushed before the acknowledgement it hits any broker at any time.
+topic is flushed before the acknowledgement it hits any broker at any time. A failed disk counts as a power failure: the
+next start of its broker is unclean.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ReplicaFaults(Faults):
     def __init__(self, world: ReplicatedWorld, observer: Observer) -> None:
         self._observer = observer
         self._electing: list[asyncio.Task[None]] = []
-        self._recovering = False  # not all replicas are in sync since a power failure
+        self._recovering = False  # not all replicas are in sync since a power failure, or a failed disk
         super().__init__(world)
         self._keep_jobs_slow()
 
@@ -84,6 +85,7 @@ class ReplicaFaults(Faults):
         if self._world.flushed or self._may_lose_power(broker_id):
             self._recovering = True
             self._observer.lost_power(broker_id)
+            self._repair_disks()
             self._world.count("power failures")
             super()._cut_power(broker_id)
 
@@ -148,9 +150,14 @@ class ReplicaFaults(Faults):
 
     def _fail_disk(self, broker_id: int) -> None:
         """A write or a flush of a broker fails: it takes its log directory offline, stops, and is started again."""
+        if self._recovering:
+            return
         broker = self._world.brokers[broker_id]
 
         def restart(_text: str) -> None:
+            self._recovering = True
+            self._observer.lost_power(broker_id)
+            self._repair_disks()
             self._world.count("failed disks")
             self._world.loop.call_soon(lambda: self._runs(broker_id) and self._stop(broker_id))
 
@@ -158,6 +165,11 @@ class ReplicaFaults(Faults):
         operation = self._random.choice(("sync", "sync", "write"))
         broker.disk.fail(operation, errno.EIO, when=self._random.randint(1, 20))
         self._undo[f"failing disk {broker_id}"] = broker.disk.faults.clear
+
+    def _repair_disks(self) -> None:
+        """Records are lost on one broker at a time: the disks that would fail later do not."""
+        for name in [each for each in self._undo if each.startswith("failing disk")]:
+            self._undo.pop(name)()
 
     # Connections.
 

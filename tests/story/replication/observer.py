@@ -38,14 +38,12 @@ class Observer:
     Attributes:
         states: those of each partition in the order in which they were written.
         violations: what must not happen.
-        unclean: the brokers that have lost records in a power failure, and are in the ISR of a partition, or eligible,
-            since before: the controller removes them when they register again.
     """
 
     def __init__(self, world: ReplicatedWorld) -> None:
         self.states: dict[Partition, list[ObservedState]] = {}
         self.violations: list[str] = []
-        self.unclean: set[tuple[int, Partition]] = set()
+        self._lost: dict[int, int] = {}  # the zxid of the tree at the last loss of records, by broker id
         self._world = world
         self._leaderships: dict[Leadership, None] = {}
         self._committed: dict[Partition, int] = {}  # the highest high watermark that was seen
@@ -53,15 +51,21 @@ class Observer:
         world.zookeeper.tree.multi = self._observed  # type: ignore[method-assign]
 
     def lost_power(self, broker_id: int) -> None:
-        """A broker has lost records that were not flushed."""
-        for partition, state in self._world.observed_states().items():
-            if broker_id in state.complete:
-                self.unclean.add((broker_id, partition))
+        """A broker has lost records that were not flushed, or counts as one."""
+        self._lost[broker_id] = self._world.zookeeper.tree.zxid
 
     def counts_unclean(self) -> bool:
         """Whether a broker that has lost records still counts as complete, beside others."""
-        states = self._world.observed_states()
-        return any(partition in states and len(states[partition].complete) > 1 for _, partition in self.unclean)
+        return any(
+            len(state.complete) > 1 and any(self._is_unclean(each, state) for each in state.complete)
+            for state in self._world.observed_states().values()
+        )
+
+    def _is_unclean(self, broker_id: int, state: ObservedState) -> bool:
+        """Whether a replica counts as complete by a registration from before its loss: the controller removes it when
+        it registers again. Until then a leader may still add it, which has seen its fetches.
+        """
+        return broker_id in self._lost and state.epoch_of(broker_id) <= self._lost[broker_id]
 
     async def run(self, until: float) -> None:
         """Sample until a time of the loop."""
@@ -92,7 +96,7 @@ class Observer:
         for broker_id in filter(self._world.runs, self._world.brokers):
             state = self._world.observed_state(partition)
             if self._world.open_log(broker_id, partition) is log and state is not None:
-                member = broker_id in state.isr and (broker_id, partition) not in self.unclean
+                member = broker_id in state.isr and not self._is_unclean(broker_id, state)
                 committed = self._committed.get(partition, 0)
                 found = truncations_of_committed(partition, broker_id, end_offset, committed, member=member)
                 self.violations += [f"{self._world.loop.time():.3f}: {text}" for text in found]
@@ -121,7 +125,7 @@ class Observer:
         if state is None:
             return
         self._committed[partition] = max(high_watermark, self._committed.get(partition, 0))
-        members = [each for each in state.isr if (each, partition) not in self.unclean]
+        members = [each for each in state.isr if not self._is_unclean(each, state)]
         ends = {each: self._world.end_offset(each, partition) for each in members}
         now = f"{self._world.loop.time():.3f}: "
         self.violations += [now + text for text in high_watermark_above_members(partition, high_watermark, ends)]
@@ -141,7 +145,6 @@ class Observer:
         if states:
             self._count_change(states[-1], state)
         states.append(state)
-        self.unclean -= {each for each in self.unclean if each[1] == partition and each[0] not in state.complete}
         self.violations += leaders_outside_the_isr({partition: state})
 
     def _count_change(self, before: ObservedState, after: ObservedState) -> None:

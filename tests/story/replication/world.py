@@ -48,7 +48,8 @@ def settings_of(seed: int) -> dict[str, SettingValue]:
 def observed(path: str, data: bytes, version: int) -> ObservedState:
     """The state in a node of the tree."""
     state = znodes.decode_state(path, data)
-    return ObservedState(state.leader, state.leader_epoch, state.isr, version, state.eligible)
+    epochs = (*state.isr_epochs, *state.eligible_epochs) if state.isr_epochs else ()
+    return ObservedState(state.leader, state.leader_epoch, state.isr, version, state.eligible, epochs)
 
 
 def is_flushed(seed: int) -> bool:
