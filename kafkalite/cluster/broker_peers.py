@@ -118,6 +118,11 @@ class BrokerPeers:
         """End the calls to brokers that are not alive any more, or have another address."""
         self._drop_changed(self._endpoints())
 
+    def disconnect(self, broker_id: int) -> None:
+        """End the connections to a broker, and its calls."""
+        for route in [each for each in self._peers if each.broker_id == broker_id]:
+            self._drop(route)
+
     def close(self) -> None:
         """End the connections; open calls fail with COORDINATOR_NOT_AVAILABLE, as do later ones."""
         self._closed = True
@@ -170,9 +175,12 @@ class BrokerPeers:
         """End the connections to brokers that are not alive, or have another address; their calls fail."""
         for route, peer in list(self._peers.items()):
             if endpoints.get(route.broker_id) != peer.endpoint:
-                self._peers.pop(route).close()
-                for call in self._open.get(route.broker_id, {}):
-                    self._end_soon(call, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self._drop(route)
+
+    def _drop(self, route: Route) -> None:
+        self._peers.pop(route).close()
+        for call in self._open.get(route.broker_id, {}):
+            self._end_soon(call, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class OpenCall:

@@ -45,6 +45,11 @@ class CallsToController:
         self._tables = tables
         self._peers = peers
         self._clock = clock
+        self._controller = self._in_image()
+
+    def _in_image(self) -> tuple[int, int]:
+        """Broker id and epoch of the controller."""
+        return self._tables.image.controller_id, self._tables.image.controller_epoch
 
     def alter_partition(
         self, request: AlterPartitionRequest, then: Callable[[AlterPartitionResponse | None], object]
@@ -58,9 +63,16 @@ class CallsToController:
         """Request that leaders are moved away; `then` is called once, never inside."""
         self._call(request, self._local.controlled_shutdown, then)
 
-    def brokers_changed(self) -> None:
-        """End the calls to a controller that is not alive any more, without a response."""
+    def image_changed(self) -> None:
+        """End the calls to a controller that is not alive, or not the controller any more, without a response.
+
+        The next call connects again: a connection to an earlier process may be half open
+        (BrokerToControllerRequestThread.doWork).
+        """
         self._peers.brokers_changed()
+        former, self._controller = self._controller, self._in_image()
+        if self._controller != former:
+            self._peers.disconnect(former[0])
 
     def close(self) -> None:
         """End the connections; open calls end without a response."""

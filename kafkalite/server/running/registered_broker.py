@@ -184,7 +184,7 @@ class RegisteredBroker(ClusteredBroker):
         super()._metadata_changed(change)
         assert isinstance(self.hosting, AssignedPartitions)
         self.hosting.roles.fetchers.brokers_changed()
-        self._calls.brokers_changed()
+        self._calls.image_changed()
         if self.peers is not None:
             self.peers.brokers_changed()
         self._shutdown.image_changed()

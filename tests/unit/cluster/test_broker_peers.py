@@ -144,6 +144,23 @@ def test_call_ends_when_its_broker_is_not_alive_any_more(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
+def test_disconnect_ends_the_calls_of_one_broker(tmp_path: Path) -> None:
+    """Without a packet of the other side, as behind a half open connection."""
+
+    async def scenario(calls: Calls, _broker: SimulatedBroker) -> None:
+        calls.call()
+        await calls.ended(1)
+        calls.network.stall(*ADDRESS, 60.0)
+        calls.call()
+        calls.peers.disconnect(BROKER + 1)
+        await pass_time(0.1)
+        assert len(calls.results) == 1
+        calls.peers.disconnect(BROKER)
+        assert (await calls.ended(2))[1] == UNAVAILABLE
+
+    run(tmp_path, scenario)
+
+
 def test_open_calls_are_bounded(tmp_path: Path) -> None:
     async def scenario(calls: Calls, _broker: SimulatedBroker) -> None:
         calls.network.stall(*ADDRESS, 60.0)

@@ -1,5 +1,6 @@
 """Calls to the controller: to this broker, or to the one in the image."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 from kafkalite.cluster.broker_peers import BrokerPeers, CallResult
@@ -23,8 +24,9 @@ class Rig:
         self.called: list[tuple[int, Any]] = []
         self.results: list[Any] = []
         self.then: Any = None
-        tables = ClusterTables("cluster", 3)
-        self.calls = CallsToController(self, tables, cast(BrokerPeers, self), self.clock)
+        self.disconnected: list[int] = []
+        self.tables = ClusterTables("cluster", 3)
+        self.calls = CallsToController(self, self.tables, cast(BrokerPeers, self), self.clock)
 
     def alter_partition(self, _request: Any, then: Any) -> None:
         then(RESPONSE)
@@ -35,6 +37,17 @@ class Rig:
     def call(self, broker_id: int, request: Any, then: Any) -> None:
         self.called.append((broker_id, request))
         self.then = then
+
+    def brokers_changed(self) -> None:
+        """Another test has the brokers."""
+
+    def disconnect(self, broker_id: int) -> None:
+        self.disconnected.append(broker_id)
+
+    def receive(self, controller_id: int, controller_epoch: int) -> None:
+        image = replace(self.tables.image, controller_id=controller_id, controller_epoch=controller_epoch)
+        self.tables.swap(image)
+        self.calls.image_changed()
 
 
 def test_controller_of_the_image_is_called() -> None:
@@ -47,6 +60,19 @@ def test_controller_of_the_image_is_called() -> None:
     assert rig.called[1] == (3, shutdown)
     rig.then(CallResult(None, KafkaErrorCode.REQUEST_TIMED_OUT))
     assert rig.results == [RESPONSE, None]
+
+
+def test_calls_to_another_term_of_the_controller_end() -> None:
+    """Broker 3 was the controller, ended, and is elected again: it has no call of before."""
+    rig = Rig()
+    rig.receive(3, 0)
+    assert rig.disconnected == []
+    rig.receive(3, 2)
+    rig.receive(3, 2)
+    assert rig.disconnected == [3]
+    rig.receive(2, 3)
+    rig.receive(1, 4)
+    assert rig.disconnected == [3, 3, 2]
 
 
 def test_own_controller_answers_in_the_next_iteration() -> None:
