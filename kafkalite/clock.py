@@ -194,9 +194,11 @@ class ClockWatch:
         if abs(jump_ms) > JUMP_MS:
             self._paused_until = monotonic + self.pause_ms / 1000
             LOGGER.warning(
-                "the wall clock jumped by %d s; time-based retention pauses for %d s",
-                round(jump_ms / 1000), round(self.pause_ms / 1000),
-            )  # fmt: skip
+                "the wall clock jumped by %d s; time-based retention pauses for %d s%s",
+                round(jump_ms / 1000),
+                round(self.pause_ms / 1000),
+                "; the expiry of tokens follows it" if self._logs_steps else "",
+            )
         elif self._logs_steps and abs(jump_ms) > STEP_MS:
             LOGGER.warning(
                 "the wall clock has moved by %+.1f s, or the machine was suspended: the expiry of tokens follows it, "

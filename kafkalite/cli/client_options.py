@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from kafkalite.cli.failure import PartitionSubject, fail
+from kafkalite.cli.failure import USER, PartitionSubject, fail
 from kafkalite.cli.signals import interruptible
 from kafkalite.errors import AuthenticationError, BrokerResponseError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import shown_address
@@ -129,6 +129,8 @@ def cluster_of(bootstrap: str, client_config: str | None, client_settings: tuple
 
         check_command(click.get_current_context().info_name, client_settings)
         settings, producer = split_settings(read_settings(client_config, client_settings))
+        if "sasl_username" in settings and not settings.get("sasl_tokenauth"):
+            click.get_current_context().meta[USER] = settings["sasl_username"]
     configured = settings.pop("bootstrap_servers", None)
     if configured is not None and is_default("bootstrap"):
         bootstrap = configured

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kafkalite.model import TopicPartition
 
 EXIT_WRONG = 2
+USER = "kafkalite.cli.user"  # of the login, in the context of the command: for errors
 
 
 class Failure(click.ClickException):

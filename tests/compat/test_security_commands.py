@@ -114,7 +114,7 @@ def test_acls(commands: Commands) -> None:
     (denied,) = commands.rows(*checked, "--host", "10.0.0.7", code=1)
     assert denied["reason"] == "deny write for User:* from 10.0.0.7 on topic prefixed pa"
     refused = commands.run("acl", "list", login=plain("bob"), code=2).stderr
-    assert "CLUSTER_AUTHORIZATION_FAILED" in refused and "acl add -u USER -o describe --cluster" in refused
+    assert "CLUSTER_AUTHORIZATION_FAILED" in refused and "acl add -u bob -o describe --cluster" in refused
     assert len(commands.rows("acl", "list", login=plain("alice"))) == 4
     removed = commands.rows("acl", "remove", "-t", "pay", "-o", "read", "--yes")
     assert [(row["principal"], row["operation"]) for row in removed] == [("User:alice", "read")]

@@ -1,8 +1,10 @@
 """The right that a command needs, for its error when the client lacks it."""
 
+from shlex import quote
+
 import click
 
-from kafkalite.cli.failure import PartitionSubject
+from kafkalite.cli.failure import USER, PartitionSubject
 from kafkalite.errors import ACL_OPTIONS, GRANT, KafkaErrorCode, with_right
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = (
@@ -59,11 +61,22 @@ def with_needed_right(code: int, text: str, subject: str = "") -> str:
     context = click.get_current_context(silent=True)
     command = "" if context is None else context.command_path.partition(" ")[2]
     if code == KafkaErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED and command == "token create":
-        return f"{text}; {GRANT} -o create-tokens --user OWNER` grants it"
+        return with_user(f"{text}; {GRANT} -o create-tokens --user OWNER` grants it")
     if code not in ACL_OPTIONS:
         return text
     operation = OPERATIONS.get((command, code), "describe")
-    return with_right(code, text.replace(LOOKUP, f"{GRANT} -o {operation} "), operation, resource_name(code, subject))
+    text = text.replace(LOOKUP, f"{GRANT} -o {operation} ")
+    return with_user(with_right(code, text, operation, resource_name(code, subject)))
+
+
+def with_user(text: str) -> str:
+    """Return an error of the current command with its user as the one to whom the right is granted.
+
+    Only the broker knows the user of a certificate or of a token: the text keeps USER.
+    """
+    context = click.get_current_context(silent=True)
+    user = None if context is None else context.meta.get(USER)
+    return text if user is None else text.replace(GRANT, GRANT.replace("USER", quote(user)))
 
 
 def resource_name(code: int, subject: str) -> str:

@@ -131,6 +131,7 @@ async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
 
     Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. A broker whose
     STATE is `cut off` does not reach it: it serves, but changes of topics, configs and in-sync replicas wait or fail.
+    With `no right`, it does not show the client its state.
     IMBALANCE is the share of the partitions whose first replica the broker has that others lead. After a restart it is
     not 0 until the controller elects them again (leader.imbalance.check.interval.seconds). LAG is the largest
     number of records that one of its replicas is behind the leader. ISR-CHANGES counts the changes of in-sync replicas
@@ -166,9 +167,11 @@ def status_object(found: ClusterStatus) -> dict[str, object]:
 
 
 def state_of(broker: BrokerStatus) -> str:
-    """The column STATE: `cut off` is a broker that serves, but does not reach its coordination."""
+    """The column STATE: `cut off` serves, but does not reach its coordination; `no right` does not show its state."""
     if not broker.answers:
         return "silent"
+    if broker.denied:
+        return "no right"
     return "answers" if broker.outage_s is None else "cut off"
 
 

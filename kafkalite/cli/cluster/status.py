@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Coordination, Resource, TopicDescription
 
+from kafkalite.cli.acl.needed import with_user
 from kafkalite.cli.cluster.invalid_tree_nodes import NodeStatus, node_statuses
 from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas, imbalances_of
 from kafkalite.errors import AuthorizationError, KafkaError, with_right
@@ -25,6 +26,7 @@ class BrokerStatus(NamedTuple):
         broker, host, port, rack: its address as other brokers know it.
         controller: whether it is the controller.
         answers: whether it has answered in time.
+        denied: whether it does not show its state, as the client has no right to see it.
         coordination: its ZooKeeper or coordination directory, None = it has none, or does not answer.
         outage_s: how long that has been out of reach, in seconds; None = it is connected.
         imbalance: share of the partitions whose first replica it has that others lead, in percent.
@@ -38,6 +40,7 @@ class BrokerStatus(NamedTuple):
     rack: str | None
     controller: bool
     answers: bool
+    denied: bool
     coordination: str | None
     outage_s: float | None
     imbalance: int
@@ -86,7 +89,7 @@ class ClusterStatus(NamedTuple):
         """One line for each fault; none = the cluster is complete."""
         found = [] if self.controller is not None else ["no broker is the controller"]
         found += [failure_line(broker, error) for broker, error in self.errors.items()]
-        trees = {each.coordination for each in self.brokers if each.answers}
+        trees = {each.coordination for each in self.brokers if each.answers and not each.denied}
         if len(trees) > 1:
             found.append(f"brokers use different coordination: {', '.join(sorted(map(str, trees)))}")
         found += [
@@ -111,7 +114,8 @@ class ClusterStatus(NamedTuple):
 def failure_line(broker: int, error: KafkaError) -> str:
     """The line about a broker whose configs are unknown."""
     if isinstance(error, AuthorizationError):
-        return with_right(error.code, f"broker {broker} does not show its state: {error}", "describe-configs")
+        text = f"broker {broker} does not show its state: {error}"
+        return with_user(with_right(error.code, text, "describe-configs"))
     return f"broker {broker} does not answer: {error}"
 
 
@@ -138,11 +142,21 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
     brokers = []
     for node in sorted(described.brokers, key=lambda each: each.broker_id):
         broker = node.broker_id
-        is_controller, answers = broker == described.controller, broker not in errors
+        denied = isinstance(errors.get(broker), AuthorizationError)
+        answers = denied or broker not in errors
         session, imbalance = sessions.get(broker), imbalances.get(broker, 0)
         own = (None,) * 3 if session is None else (session.outage_s, session.replica_lag, session.pending_isr_changes)
         brokers.append(
-            BrokerStatus(*node[:4], is_controller, answers, coordinations.get(broker), own[0], imbalance, *own[1:])
+            BrokerStatus(
+                *node[:4],
+                broker == described.controller,
+                answers,
+                denied,
+                coordinations.get(broker),
+                own[0],
+                imbalance,
+                *own[1:],
+            )
         )
     leaderless = list(without_leader(topics))
     partitions = sum(len(each.partitions) for each in topics)
