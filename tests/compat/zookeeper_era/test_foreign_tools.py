@@ -44,7 +44,7 @@ async def test_tools_of_kafka_1(
     settings = {**SETTINGS, "group_id": group, "zookeeper_connect": zookeeper, "auto_commit_enable": False}
 
     member = await ours.open("m1", "static", topic, 2, **settings)
-    await asyncio.to_thread(wait_until, lambda: len(set(member.reads)) == RECORDS * PARTITIONS, "all records", 30)
+    await asyncio.to_thread(wait_until, lambda: len(set(member.reads)) == RECORDS * PARTITIONS, "all records")
     await member.commit()
     verified = await java.tool("verify", "--zookeeper.connect", zookeeper, "--group", group)
     assert VERIFIED in verified, java.log_tail()
@@ -65,7 +65,7 @@ async def test_tools_of_kafka_1(
     expected = {
         (topic, partition, offset) for partition in range(PARTITIONS) for offset in range(partition + 1, RECORDS)
     }
-    await asyncio.to_thread(wait_until, lambda: expected <= set(member.reads), "the records behind the offsets", 30)
+    await asyncio.to_thread(wait_until, lambda: expected <= set(member.reads), "the records behind the offsets")
     assert set(member.reads) == expected
     await member.close()
 
@@ -86,7 +86,7 @@ async def test_consumer_offset_checker(
     topic, group = await filled_topic(kafka, await asyncio.to_thread(new_topic, PARTITIONS)), "tools-0"
     settings = {**SETTINGS, "group_id": group, "zookeeper_connect": zookeeper, "auto_commit_enable": False}
     member = await ours.open("m1", "static", topic, 1, **settings)
-    await asyncio.to_thread(wait_until, lambda: len(set(member.reads)) == RECORDS * PARTITIONS, "all records", 30)
+    await asyncio.to_thread(wait_until, lambda: len(set(member.reads)) == RECORDS * PARTITIONS, "all records")
     await member.commit()
     java = await start_java(tmp_path / "java.log", "0.10.2.2")
     printed = await java.tool("check", "--zookeeper", zookeeper, "--group", group)
