@@ -34,6 +34,7 @@ SETTINGS = {
 LONG_FORM = [pytest.mark.torture, pytest.mark.long_form]
 STORY_S = 60
 POLL_S = 0.1
+COMPRESSED = 50  # records of a batch that compresses
 _numbers = itertools.count(1)
 MakeTopic = Callable[..., str]
 
@@ -117,6 +118,28 @@ def test_a_commit_makes_all_records_visible_an_abort_none(address: str, new_topi
                     assert error.args == (number,)
         assert await read(address, topic, partitions=3) == [b"0", b"2"] * 3
         assert await read(address, topic, "read_uncommitted", 3) == [b"0", b"1", b"2", b"3"] * 3
+
+    run(story())
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_records_of_an_aborted_transaction_are_left_out(
+    codec: str, address: str, new_topic: MakeTopic
+) -> None:
+    """librdkafka#3020: a consumer returned them."""
+    topic = new_topic()
+
+    async def story() -> None:
+        async with transactional(address, compression_type=codec) as producer:
+            for value, committed in ((b"aborted", False), (b"committed", True)):
+                await producer.begin_transaction()
+                for _ in range(COMPRESSED):
+                    producer.send(topic, value * 10)
+                await producer.flush()
+                await (producer.commit_transaction() if committed else producer.abort_transaction())
+        assert await read(address, topic) == [b"committed" * 10] * COMPRESSED
+        everything = [b"aborted" * 10] * COMPRESSED + [b"committed" * 10] * COMPRESSED
+        assert await read(address, topic, "read_uncommitted") == everything
 
     run(story())
 

@@ -117,6 +117,26 @@ async def test_marker_of_tv2_needs_a_greater_epoch(client: Client, writer: Write
     assert (await read(client)).last_stable_offset == writer.partition.high_watermark
 
 
+@pytest.mark.parametrize("version", [0, 2])
+async def test_marker_is_repeated_after_the_state_of_its_producer_has_expired(
+    client: Client, writer: Writer, version: int
+) -> None:
+    """redpanda#21340: the partition rejected the marker that a coordinator repeated after a crash, for ever."""
+    writer.send(8, b"open")  # 1
+    writer.send(7, b"a")  # 2
+    again = marker(7, ("t", 0), epoch=int(version == 2), version=version)
+    assert await write(client, again) == {(7, "t", 0): 0}
+    log = writer.partition.log
+    for now_ms in (1_000, 2_000):  # the first check notes the time
+        log.expire_producers(now_ms, 1_000)
+    assert len(log.producers) == 1, "that of the open transaction"
+    assert await write(client, again) == {(7, "t", 0): 0}
+    assert (await read(client)).last_stable_offset == 1
+    writer.commit(8)
+    part = await read(client)
+    assert (part.last_stable_offset, aborted(part)) == (writer.partition.high_watermark, [])
+
+
 async def test_repeated_partitions_and_producers_have_one_result(client: Client, writer: Writer) -> None:
     writer.send(7, b"a")
     errors = await write(client, marker(7, ("t", 0), ("t", 0)), marker(7, ("t", 1)))
