@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import shutil
 from pathlib import Path
 
 import click
@@ -19,6 +18,7 @@ from kafkalite.server.process.resources import JOURNAL
 from kafkalite.server.process.sd_notify import Notifier
 from kafkalite.storage.checkpoints import CLEAN_SHUTDOWN
 from kafkalite.testing.faulty_disk import FaultyDisk
+from tests.kit.running_copy import copy_running
 from tests.kit.server import batch, connected, running
 from tests.story.server.test_configs import SET, TOPIC, alter
 
@@ -30,7 +30,7 @@ async def test_journal_of_another_cluster_is_unchanged(tmp_path: Path) -> None:
     own, copy = tmp_path / "own", tmp_path / "copy"
     async with running(str(own)) as client:
         await client.create("t")
-        shutil.copytree(own, copy)
+        copy_running(own, copy)
         cluster_id = client.broker.cluster_id
     journal, identity = copy / JOURNAL, copy / "meta.properties"
     journal.write_bytes(journal.read_bytes() + b"torn")

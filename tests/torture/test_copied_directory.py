@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.kit.brokers import Kafkalite
+from tests.kit.running_copy import copy_running
 from tests.torture.test_producer_ids import COORDINATION, TOPIC, cluster_of, first_record, log_end
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(300)]
@@ -19,7 +19,7 @@ def test_copy_is_refused_with_the_address_of_the_broker_which_goes_on(tmp_path: 
         cluster.create_topic(TOPIC, 1)
         original = cluster.brokers[1]
         copy = Kafkalite(tmp_path / "copy", {COORDINATION: str(tmp_path / "tree"), "broker.id": "1"})
-        shutil.copytree(original.data, copy.data)
+        copy_running(original.data, copy.data)
         assert first_record(original.address)[1] == 0, "a record that the copy does not have"
         copy.launch()
         assert copy.wait() == CANNOT_START

@@ -22,6 +22,7 @@ from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.dirs.log_directory import LogDirectory
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
+from tests.kit.running_copy import copy_running
 from tests.kit.server import Client, batch, running
 
 CLEAN = ".kafka_cleanshutdown"
@@ -85,7 +86,7 @@ def adopt_strays(data: Path) -> None:
 
 def other_broker(data: Path, source: Path) -> None:
     """Let a log directory be that of a broker without a journal, as Apache Kafka's is."""
-    shutil.copytree(data, source)
+    copy_running(data, source)
     (source / JOURNAL).unlink()
     (source / ".kafkalite-format").unlink()
 
@@ -130,7 +131,7 @@ async def test_an_older_journal_assigns_no_id_again(tmp_path: Path, clean: bool)
     async with running(str(tmp_path / "data")) as client:
         producer_id = await new_producer(client)
         await send(client, producer_id, b"earlier")
-        shutil.copytree(tmp_path / "data", tmp_path / "killed")
+        copy_running(tmp_path / "data", tmp_path / "killed")
     data = tmp_path / ("data" if clean else "killed")
     assert (data / CLEAN).exists() is clean
     (data / JOURNAL).write_bytes(older)

@@ -18,15 +18,10 @@ from kafkalite.server.process.resources import JOURNAL
 from kafkalite.storage.checkpoints import read_epochs
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.faulty_disk import FaultyDisk
+from tests.kit.running_copy import copy_running
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, running
 
 FENCED, UNKNOWN = KafkaErrorCode.FENCED_LEADER_EPOCH, KafkaErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-def killed(data: Path, copy: Path) -> Path:
-    """The directory as a kill at this moment would leave it."""
-    shutil.copytree(data, copy)
-    return copy
 
 
 def truncate(data: Path, batches: int) -> None:
@@ -62,7 +57,7 @@ async def test_consumer_detects_lost_records_by_leader_epoch(tmp_path: Path) -> 
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         await write(client, 0, 100)
-        data = killed(tmp_path / "data", tmp_path / "killed")
+        data = copy_running(tmp_path / "data", tmp_path / "killed")
     truncate(data, 50)
     async with running(str(data)) as client:
         assert epoch_of(client) == 1
@@ -84,7 +79,7 @@ async def test_consumer_detects_loss_of_all_records_by_leader_epoch(tmp_path: Pa
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         await write(client, 0, 10)
-        data = killed(tmp_path / "data", tmp_path / "killed")
+        data = copy_running(tmp_path / "data", tmp_path / "killed")
     truncate(data, 0)
     async with running(str(data)) as client:
         assert epoch_of(client) == 1
@@ -110,11 +105,11 @@ async def test_unclean_start_raises_leader_epochs_by_one(tmp_path: Path) -> None
     async with running(str(data)) as client:
         await client.create("t")
         await write(client, 0, 1)
-        data = killed(data, tmp_path / "1")
+        data = copy_running(data, tmp_path / "1")
     for start in range(1, 4):
         async with running(str(data)) as client:
             assert epoch_of(client) == start
-            data = killed(data, tmp_path / str(start + 1))
+            data = copy_running(data, tmp_path / str(start + 1))
         assert verify_directory(Disk(), str(tmp_path / str(start))) == []
     async with running(str(tmp_path / "3")) as client:  # it ended cleanly
         assert epoch_of(client) == 3
@@ -144,7 +139,7 @@ async def test_crashed_start_raises_leader_epochs_again(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         await write(client, 0, 2)
-        data = killed(tmp_path / "data", tmp_path / "killed")
+        data = copy_running(tmp_path / "data", tmp_path / "killed")
     step = 0
     while True:
         copy, disk = tmp_path / str(step), FaultyDisk()
@@ -173,7 +168,7 @@ async def test_unclean_start_on_full_disk_raises_leader_epochs(
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         await write(client, 0, 2)
-        data = killed(tmp_path / "data", tmp_path / "killed")
+        data = copy_running(tmp_path / "data", tmp_path / "killed")
     disk = FaultyDisk()
     broker = Broker(str(data), ports=Ports(disk=disk))
     disk.fail("write", errno.ENOSPC, repeat=True)
@@ -184,7 +179,7 @@ async def test_unclean_start_on_full_disk_raises_leader_epochs(
             disk.heal()
             await write(client, 2, 3)
             await client.create("other")  # a change of the journal, which writes what it owes
-            again = killed(data, tmp_path / "again")
+            again = copy_running(data, tmp_path / "again")
             (again / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
     async with running(str(again)) as client:
         assert epoch_of(client) >= 1

@@ -24,6 +24,7 @@ from kafkalite.server.process.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.jvm import HOST
 from tests.kit.ports import free_port
+from tests.kit.running_copy import copy_running
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, idempotent, running
 
 
@@ -46,8 +47,7 @@ async def log_dirs(client: Client, version: int = 5) -> list[Any]:
 
 def as_after_a_kill(data: Path, copy: Path) -> str:
     """The directory as a kill at this moment would leave it."""
-    shutil.copytree(data, copy)
-    return str(copy)
+    return str(copy_running(data, copy))
 
 
 async def test_clean_restart_keeps_all_records(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
 from kafkalite.storage.dirs.log_directory import LogDirectory
 from kafkalite.storage.verify.verify import verify_directory
+from tests.kit.running_copy import copy_running
 from tests.kit.server import batch, running
 from tests.unit.storage.damage import filled, last_log, tear_the_tail
 
@@ -122,7 +122,7 @@ def test_a_recovery_raises_the_leader_epochs_that_a_start_would_raise(tmp_path: 
         async with running(str(tmp_path / "data")) as client:
             await client.create("t")
             await client.produce("t", batch(b"a"))
-            shutil.copytree(tmp_path / "data", tmp_path / "killed")
+            copy_running(tmp_path / "data", tmp_path / "killed")
 
     async def epoch(data: Path) -> int:
         async with running(str(data)) as client:
