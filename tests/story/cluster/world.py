@@ -19,6 +19,7 @@ from kafkalite._speedups.records.batches import batches
 from kafkalite.config.keys import SettingValue
 from kafkalite.coordination import znodes
 from kafkalite.coordination.errors import NoNodeError
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.testing.memory_network import MemoryNetwork
@@ -142,14 +143,21 @@ class ClusterWorld:
         self.values = {}
         for topic in topics:
             for partition, (leader, _, _) in self.states(topic).items():
-                log = found[topic, partition] = []
-                while new := await self._read(leader, topic, partition, log[-1][0] + 1 if log else 0):
-                    log += new
+                found[topic, partition] = await self.log(leader, topic, partition)
         return found
+
+    async def log(self, leader: int, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
+        """Offset and value of every record of a partition."""
+        log: list[tuple[int, bytes | None]] = []
+        while new := await self._read(leader, topic, partition, log[-1][0] + 1 if log else 0):
+            log += new
+        return log
 
     async def _read(self, leader: int, topic: str, partition: int, offset: int) -> list[tuple[int, bytes | None]]:
         response = await self.call(leader, fetch_request(topic, (partition, offset), max_bytes=1 << 26), 12)
         part = fetched(response)[topic, partition]
+        if part.error_code == KafkaErrorCode.OFFSET_OUT_OF_RANGE and offset < part.log_start_offset:
+            return await self._read(leader, topic, partition, part.log_start_offset)
         assert part.error_code == 0, part
         for found in batches(part.records):
             self.values.setdefault(found.producer_id, []).extend(record.value or b"" for record in found)

@@ -31,7 +31,7 @@ from tests.story.sdk.world import seeds
 
 RUNS = 100
 BUG_SEEDS = range(1, 201)
-UNUSED_MAX = 35  # of 98 rows; the others need two rare events at once, and tests/unit/state/controller takes every row
+UNUSED_MAX = 35  # of 95 rows; the others need two rare events at once, and tests/unit/state/controller takes every row
 
 
 def run(seed: int, create_runtime: Callable[..., ControllerRuntime] = ControllerRuntime) -> None:

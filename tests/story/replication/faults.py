@@ -26,6 +26,7 @@ PREFERRED = 0
 PAUSES_S = (0.2, 1.0, 3.0, 8.0)
 WITHOUT_BROKER_S = (0.0, 0.3, 1.0, 4.0)
 FAILING_DISKS_EVERY = 6  # in these seeds disks fail with EIO, among other faults
+PROGRAMS_EVERY = 6  # in these seeds a foreign program writes invalid nodes, and effects of the controller raise
 
 
 class ReplicaFaults(Faults):
@@ -56,6 +57,7 @@ class ReplicaFaults(Faults):
             self._random.choice((self._kill, self._pause)),
             *self._random.sample(kinds, self._random.randint(2, len(kinds))),
             *([self._fail_disk] * 2 if self._world.seed % FAILING_DISKS_EVERY == 4 else []),
+            *([self._write_node] * 2 + [self._raise_in_effect] if self._world.seed % PROGRAMS_EVERY == 2 else []),
         ]
 
     def _one(self) -> None:

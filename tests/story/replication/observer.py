@@ -22,6 +22,7 @@ from tests.kit.replica_invariants import (
     truncations_of_committed,
 )
 from tests.kit.server import fetch_request, fetched
+from tests.story.cluster.foreign_program import FOREIGN_TOPICS
 from tests.story.replication.world import ReplicatedWorld
 
 STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
@@ -133,7 +134,8 @@ class Observer:
     def _observed(self, operations: Sequence[Operation], session_id: int, now_ms: int) -> Any:
         results = self._multi(operations, session_id, now_ms)
         for operation in operations:
-            if isinstance(operation, Create | Set) and (found := STATE.fullmatch(operation.path)):
+            found = STATE.fullmatch(operation.path)
+            if isinstance(operation, Create | Set) and found and found[1] not in FOREIGN_TOPICS:
                 self._written((found[1], int(found[2])))
         return results
 

@@ -23,8 +23,9 @@ from tests.story.cluster.world import run
 from tests.story.replication.faults import ReplicaFaults
 from tests.story.replication.final_checks import check_history, check_in_sync, check_replicas
 from tests.story.replication.observer import Observer
+from tests.story.replication.trimmed_topic import TrimmedTopic
 from tests.story.replication.truncations import observed_truncations
-from tests.story.replication.world import ReplicatedWorld
+from tests.story.replication.world import ReplicatedWorld, is_throttled
 from tests.story.sdk.log_checks import check_logs, check_outcomes
 from tests.story.sdk.simulated_consumer import ConsumerApplication, GroupLedger, consumer_settings, until_handled
 from tests.story.sdk.simulated_producer import ProducerApplication, producer_settings
@@ -33,7 +34,9 @@ SECONDS = 20.0
 HEAL_S = 10.0
 FACTORS = (1, 2, 3, 3, 3)
 PROTOCOLS = ("classic", "consumer", "registered", "auto")
+TRIMMED_EVERY = 3  # in these seeds records are deleted
 FLUSHED = {"flush_messages": "1"}
+THROTTLED = {f"{side}_replication_throttled_replicas": "*" for side in ("leader", "follower")}
 
 
 async def scenario(world: ReplicatedWorld) -> dict[str, int]:
@@ -47,8 +50,12 @@ async def _observed(world: ReplicatedWorld, observer: Observer) -> dict[str, int
     administrator = Administrator(world, FACTORS)
     topics = {"one": (2, world.random.choice(FACTORS)), "three": (3, 3)}
     for name, (partitions, factor) in topics.items():
-        while not await administrator.create(name, partitions, factor, **(FLUSHED if factor == 1 else {})):
+        configs = {**(FLUSHED if factor == 1 else {}), **(THROTTLED if is_throttled(world.seed) else {})}
+        while not await administrator.create(name, partitions, factor, **configs):
             await pass_time(0.1)
+    trimmed = TrimmedTopic(world) if world.seed % TRIMMED_EVERY == 1 else None
+    if trimmed is not None:
+        await trimmed.create(administrator)
     until = world.loop.time() + SECONDS
     names = list(topics)
     producers = [
@@ -66,6 +73,7 @@ async def _observed(world: ReplicatedWorld, observer: Observer) -> dict[str, int
     await asyncio.gather(
         *(faults.inject(until), administrator.run(until), committer.run(until), observer.run(until)),
         *(producer.run(until) for producer in producers),
+        *([] if trimmed is None else [trimmed.run(until)]),
     )
     await observer.run(max(until, world.loop.time()) + HEAL_S)
     observer.check()
@@ -82,6 +90,8 @@ async def _observed(world: ReplicatedWorld, observer: Observer) -> dict[str, int
     check_history(sent, logs)
     check_producer_ids(world)
     await committer.check()
+    if trimmed is not None:
+        await trimmed.check()
     await until_handled(world, ledger, logs, consuming)
     for member in members:
         member.stopped = True

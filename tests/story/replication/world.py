@@ -17,6 +17,12 @@ from tests.story.cluster.world import SETTINGS, ClusterWorld
 
 ISR_MIN = 2
 FLUSHED_EVERY = 5  # in these seeds all topics are flushed before the acknowledgement
+THROTTLED_EVERY = 6  # in these seeds replicas that are not in sync have a quota
+QUOTAS: dict[str, SettingValue] = {
+    "leader.replication.throttled.rate": 20_000,
+    "follower.replication.throttled.rate": 10_000,
+    "replication.quota.window.num": 2,
+}
 JOBS_TAKE_S = (0.0, 0.0, 0.002, 0.02)
 
 
@@ -39,6 +45,8 @@ def settings_of(seed: int) -> dict[str, SettingValue]:
         "log.cleaner.backoff.ms": random.choice((200, 2_000)),
         "log.cleaner.min.cleanable.ratio": 0.1,
     }
+    if is_throttled(seed):
+        settings.update(QUOTAS)
     if settings["replica.lag.time.max.ms"] == settings["replica.fetch.wait.max.ms"]:
         settings["replica.fetch.wait.max.ms"] = 50  # otherwise an idle follower leaves the ISR between two fetches
     return settings
@@ -55,6 +63,11 @@ def observed(path: str, data: bytes, version: int) -> ObservedState:
 def is_flushed(seed: int) -> bool:
     """Whether every topic is flushed before the acknowledgement, so that all brokers may lose power."""
     return seed % FLUSHED_EVERY == 0
+
+
+def is_throttled(seed: int) -> bool:
+    """Whether replication has a quota."""
+    return seed % THROTTLED_EVERY == 5
 
 
 class ReplicatedWorld(ClusterWorld):
