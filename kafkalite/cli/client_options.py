@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import click
 
 from kafkalite.cli.failure import USER, PartitionSubject, fail
+from kafkalite.cli.seconds import Seconds
 from kafkalite.cli.signals import interruptible
 from kafkalite.errors import AuthenticationError, BrokerResponseError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import shown_address
@@ -109,9 +110,24 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     def run(
         *args: Any, bootstrap: str, client_config: str | None, client_settings: tuple[str, ...], **options: Any
     ) -> None:
+        require_text()
         command(*args, cluster=cluster_of(bootstrap, client_config, client_settings), **options)
 
     return run
+
+
+def require_text() -> None:
+    """End the command if a value that is no path is not UTF-8: requests and files have texts in UTF-8."""
+    context = click.get_current_context()
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        if not isinstance(param.type, click.Path):
+            for each in value if isinstance(value, tuple) else (value,):
+                if isinstance(each, str) and not each.isascii():
+                    try:
+                        each.encode()
+                    except UnicodeEncodeError:
+                        fail(f"{param.get_error_hint(context)}: {each!r} is not UTF-8 text")
 
 
 def cluster_of(bootstrap: str, client_config: str | None, client_settings: tuple[str, ...]) -> Cluster:
@@ -216,7 +232,7 @@ def some_topics_option(help: str, complete: Callable[..., Any]) -> Callable[...,
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 servers_timeout_option = click.option(
     "--timeout",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     default=10.0,
     show_default=True,
     metavar="SECONDS",

@@ -90,7 +90,7 @@ at Ctrl-C, when it leaves the group. A second Ctrl-C ends the command at once.""
 )
 @click.option("-o", "--offset", metavar="POSITION", help=f"Start of each partition: {POSITIONS}.")
 @click.option("-p", "--partition", type=int, help="Read only this partition.")
-@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after N records.", metavar="N")
+@click.option("-n", "--count", type=click.IntRange(1, 2**63 - 1), help="Stop after N records.", metavar="N")
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records, also in new partitions.")
 @click.option(
     "-g",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkalite_sdk import Admin
 
-from kafkalite.cli.client_options import POSITIONS, fail_for
+from kafkalite.cli.client_options import POSITIONS, SHOWN_MAX, fail_for
 from kafkalite.cli.failure import PartitionSubject, fail
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
@@ -66,6 +66,14 @@ async def offsets(
     outcomes = await admin.partitions.offsets(dict.fromkeys(topic_partitions, timestamp), isolation_level=isolation)
     fail_for({PartitionSubject.of(topic_partition): error for topic_partition, error in outcomes.errors.items()})
     return {topic_partition: each.offset for topic_partition, each in outcomes.items()}
+
+
+def require_in_logs(offset: int, ends: Mapping[TopicPartition, int]) -> None:
+    """End the command if logs end before an offset: with a digit too many, all their records would be deleted."""
+    short = [f"{each} ends at {end}" for each, end in ends.items() if end < offset]
+    if short:
+        more = f" and {len(short) - SHOWN_MAX} more" if len(short) > SHOWN_MAX else ""
+        fail(f"{offset}: {', '.join(short[:SHOWN_MAX])}{more}; nothing was deleted, `--before end` deletes all records")
 
 
 def parse_to(text: str) -> Position:

@@ -41,6 +41,7 @@ from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.process.logging_setup import LEVELS, set_up_logging
 from kafkalite.server.process.sd_notify import Notifier, ServiceManagerError, inherited_sockets
 from kafkalite.server.running.running_broker import RunningBroker
+from kafkalite.storage.checkpoints import META_PROPERTIES
 
 LOGGER = logging.getLogger("kafkalite.serve")
 DEFAULT_LISTENER = "PLAINTEXT://localhost:9092"
@@ -157,6 +158,7 @@ def static_config(file: str | None, listen: str | None, data: str | None, settin
             fail(f"{option} and --set {key} set the same config: give one of them")
         if option == "--data":
             check_directory(text, option)
+            require_no_cluster(text)
         if key == "listeners":
             text = ",".join((text, *controller_entries(texts)))
         texts[key], origins[key] = text, option
@@ -164,6 +166,12 @@ def static_config(file: str | None, listen: str | None, data: str | None, settin
     if "log.dir" not in texts:
         texts.setdefault("log.dirs", DEFAULT_DATA)
     return StaticConfig(texts, origins)
+
+
+def require_no_cluster(directory: str) -> None:
+    """End the command if a directory is that of `cluster up`: its log directories would be damaged partitions."""
+    if os.path.exists(os.path.join(directory, "broker-1", META_PROPERTIES)):
+        fail(f"--data {directory}: it has the brokers of `kafkalite cluster up`, broker-1 and others; give another one")
 
 
 def listener(address: str) -> str:

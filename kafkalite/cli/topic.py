@@ -260,12 +260,22 @@ Examples:
 @command_runner
 async def delete_records(topics: tuple[str, ...], before: str, dry_run: bool, cluster: Cluster, as_json: bool) -> None:
     """Delete the records of partitions before a position."""
-    from kafkalite.cli.positions import EARLIEST, chosen_partitions, offsets, parse_to, parse_topics
+    from kafkalite.cli.positions import (
+        EARLIEST,
+        LATEST,
+        chosen_partitions,
+        offsets,
+        parse_to,
+        parse_topics,
+        require_in_logs,
+    )
 
     position, wanted = parse_to(before), parse_topics(topics)
     async with connect(cluster) as admin:
         chosen = await chosen_partitions(admin, wanted)
         starts = await offsets(admin, chosen, EARLIEST)
+        if position.offset is not None:
+            require_in_logs(position.offset, await offsets(admin, chosen, LATEST))
         targets = await position.found(admin, chosen)
         deleted, errors = targets, {}
         if not dry_run:

@@ -17,6 +17,7 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import confirm, fail
+from kafkalite.cli.principals import ALL_HOSTS, client_address, principal_of
 
 if TYPE_CHECKING:
     from kafkalite_sdk.admin import Acl, AclFilter, AclOperation, AclResource
@@ -159,7 +160,7 @@ async def add(
         )
         for resource, name in chosen
         for operation in operations
-        for address in host or ("*",)
+        for address in map(client_address, host or (ALL_HOSTS,))
     ]
     async with connect(cluster) as admin:
         outcomes = await admin.acls.create(*acls)
@@ -324,11 +325,6 @@ def require_resources(named: dict[str, tuple[str, ...]], *, of_cluster: bool) ->
     if not found:
         fail("give a resource: --topic, --group, --transactional-id, --token, --user or --cluster")
     return found
-
-
-def principal_of(text: str) -> str:
-    """Return a principal with its type."""
-    return text if ":" in text else f"User:{text}"
 
 
 def user_resource(text: str) -> str:

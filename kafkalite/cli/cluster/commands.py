@@ -25,6 +25,7 @@ from kafkalite.cli.cluster.status import BrokerStatus, ClusterStatus, read_statu
 from kafkalite.cli.cluster.up import ClusterProcesses
 from kafkalite.cli.connection import connect, open_client, require_brokers
 from kafkalite.cli.failure import fail
+from kafkalite.cli.seconds import Seconds
 from kafkalite.cli.signals import cancel_on_sigterm
 
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")
@@ -117,7 +118,7 @@ Examples:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     default=5.0,
     show_default=True,
     metavar="SECONDS",

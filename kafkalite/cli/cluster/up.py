@@ -19,9 +19,16 @@ import click
 from kafkalite.cli.cluster.broker_process import BrokerProcess
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.config.replication import replication_settings
+from kafkalite.storage.checkpoints import META_PROPERTIES
 
 STOP_S = 30.0  # then a broker is killed
 RESTART_MIN_S, RESTART_MAX_S = 1.0, 30.0  # before a broker is started again; doubled while it fails to start
+
+
+def require_no_log_directory(directory: str) -> None:
+    """End the command if a directory is that of a broker: the log directories would be among its partitions."""
+    if os.path.exists(os.path.join(directory, META_PROPERTIES)):
+        fail(f"{directory} is the log directory of a broker ({META_PROPERTIES}); give another one with --data")
 
 
 class ClusterProcesses:
@@ -55,6 +62,7 @@ class ClusterProcesses:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as failing:
             failing.push_async_callback(self._stop)
+            require_no_log_directory(self._directory)
             os.makedirs(self._directory, exist_ok=True)
             for each in self.brokers:
                 await each.start()

@@ -38,6 +38,7 @@ from kafkalite.cli.group.reset_offsets import (
 )
 from kafkalite.cli.group.zookeeper.options import Tree, reject_options, tree_options
 from kafkalite.cli.positions import TO_HELP
+from kafkalite.cli.seconds import Seconds
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -361,7 +362,7 @@ Examples:
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=0.0,
     metavar="SECONDS",
     help="Repeat the check until it succeeds, at most so long.",

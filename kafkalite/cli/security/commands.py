@@ -51,9 +51,9 @@ def init(directory: Path, hosts: tuple[str, ...], port: int, user: str, days: in
         fail(f"--user {user!r}: use letters, digits, - and _")
     if unusable := [each for each in hosts if not is_host(each)]:
         fail(f"--host {unusable[0]!r}: use a host name or an IP address")
-    if found := [name for name in FILES if (directory / name).exists()]:
-        fail(f"{directory} has {', '.join(found)}: nothing is overwritten; name another directory")
     try:
+        if found := [name for name in FILES if (directory / name).exists()]:
+            fail(f"{directory} has {', '.join(found)}: nothing is overwritten; name another directory")
         texts = create_files(directory, hosts or ("localhost",), port, user, days)
     except ValueError as error:
         fail(str(error))

@@ -11,6 +11,7 @@ import click
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, json_option, print_rows
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
+from kafkalite.cli.principals import principal_of
 from kafkalite.cli.times import time_text
 
 if TYPE_CHECKING:
@@ -159,11 +160,6 @@ async def hmac_of(admin: "Admin", token: str) -> bytes:
     if len(given) != HMAC_BYTES:
         fail(f"{token}: no token with this id can be seen; `kafkalite token list` lists them")
     return given
-
-
-def principal_of(text: str) -> str:
-    """Return a principal with its type."""
-    return text if ":" in text else f"User:{text}"
 
 
 def row_of(token: "DelegationToken", as_json: bool, *, with_hmac: bool) -> tuple[object, ...]:

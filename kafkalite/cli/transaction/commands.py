@@ -18,6 +18,7 @@ from kafkalite.cli.completion import complete_topics, complete_transactional_ids
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import PartitionSubject
 from kafkalite.cli.positions import chosen_partitions, parse_topics
+from kafkalite.cli.seconds import Seconds
 
 LIST_COLUMNS = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE")
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
@@ -69,7 +70,7 @@ Examples:
 @click.option(
     "--older-than",
     "age_s",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     metavar="SECONDS",
     help="List only open transactions that began more than so many seconds ago.",
 )
@@ -147,7 +148,7 @@ Examples:
 @click.option(
     "--older-than",
     "age_s",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=MAX_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",

@@ -17,7 +17,10 @@ SELF_SIGNED = (18, 19)
 UNKNOWN_ISSUER = (2, 20, 21)
 
 PLAINTEXT = 'set security_protocol to "PLAINTEXT" or "SASL_PLAINTEXT", or use the port of a TLS listener'
-NO_ANSWER = " before the first response; is it a broker's port, without TLS and below max.connections?"
+NO_ANSWER = (
+    " before the first response; does the listener require TLS (security_protocol)? "
+    "Is it a broker's port, below max.connections?"
+)
 NO_ANSWER_TLS = (
     " before the first response; does the listener require a client certificate (ssl_certfile)? "
     "Is it a broker's port, below max.connections?"

@@ -101,6 +101,8 @@ def test_records_before_a_position_are_deleted(kafkalite: Run) -> None:
         ["trimmed", "1", "0", "0"],
     ]
     assert planned.stderr == "nothing was deleted: --dry-run\n"
+    beyond = kafkalite("topic", "delete-records", "trimmed", "--before", "22", code=2).stderr
+    assert "22: trimmed-0 ends at 3, trimmed-1 ends at 0; nothing was deleted" in beyond
     assert kafkalite("consume", "trimmed", "-e").stdout == "0\n1\n2\n"
     assert kafkalite("topic", "delete-records", "trimmed:0", "--before", "2", "--json").stdout == (
         '{"topic": "trimmed", "partition": 0, "prior_start": 0, "new_start": 2}\n'

@@ -66,6 +66,7 @@ def test_created_files_secure_a_broker(tmp_path: Path) -> None:
 
 
 def test_names_of_hosts_and_users(tmp_path: Path) -> None:
+    assert "File name too long" in run("security", "init", str(tmp_path / ("x" * 300)), code=2).stderr
     assert "use letters" in run("security", "init", str(tmp_path), "--user", 'a"b', code=2).stderr
     for host in ("a b", "", "broker1.example:9093", "-broker"):
         said = run("security", "init", str(tmp_path), f"--host={host}", code=2).stderr
