@@ -1,6 +1,7 @@
 """A number of seconds as the value of an option."""
 
 from math import isfinite
+from typing import Any
 
 import click
 
@@ -8,7 +9,7 @@ import click
 class Seconds(click.FloatRange):
     """A finite number, from `min` on."""
 
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number. Raises click.BadParameter."""
         seconds: float = super().convert(value, param, ctx)
         if not isfinite(seconds):

@@ -40,13 +40,14 @@ def test_a_suspended_session_is_described_until_it_is_resumed_or_lost(tmp_path: 
 
 
 def test_status_names_brokers_that_are_cut_off() -> None:
-    connected = BrokerStatus(1, "host1", 9092, None, True, True, "zk:2181", None, 0, 0, 0)
+    connected = BrokerStatus(1, "host1", 9092, None, True, True, False, "zk:2181", None, 0, 0, 0)
     brokers = [
         connected,
         connected._replace(broker=2, controller=False, outage_s=12.4, pending_isr_changes=3),
         connected._replace(broker=3, controller=False, answers=False, coordination=None),
+        connected._replace(broker=4, controller=False, denied=True, coordination=None),
     ]
-    assert [state_of(each) for each in brokers] == ["answers", "cut off", "silent"]
+    assert [state_of(each) for each in brokers] == ["answers", "cut off", "silent", "no right"]
     status = ClusterStatus("id", 1, brokers, {}, 0, 0, [], ReplicaCounts(0, 0, 0), [], 0, 2)
     assert status.problems == [
         "broker 2 has not reached zk:2181 for 12 s: "
