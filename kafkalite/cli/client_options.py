@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
 from kafkalite.cli.failure import USER, PartitionSubject, fail
-from kafkalite.cli.seconds import Seconds
 from kafkalite.cli.signals import interruptible
 from kafkalite.errors import AuthenticationError, BrokerResponseError, KafkaError, KafkaErrorCode, error_for
 from kafkalite.model import shown_address
@@ -190,6 +190,17 @@ class AnyCaseChoice(Choice):
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
         """Return the text of the error of another name; click has the names in lower case."""
         return f"{value!r} is not one of {', '.join(self.choices)}."
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds, from `min` on."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number. Raises click.BadParameter."""
+        seconds: float = super().convert(value, param, ctx)
+        if not isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 def names_option(name: str, argument: str, choices: Sequence[str], help: str) -> Callable[..., Any]:

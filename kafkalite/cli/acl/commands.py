@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalite.cli.acl.principals import ALL_HOSTS, client_address, principal_of
 from kafkalite.cli.acl.supported import option_text, require_supported
 from kafkalite.cli.client_options import (
     AnyCaseChoice,
@@ -17,7 +18,6 @@ from kafkalite.cli.client_options import (
 )
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import confirm, fail
-from kafkalite.cli.principals import ALL_HOSTS, client_address, principal_of
 
 if TYPE_CHECKING:
     from kafkalite_sdk.admin import Acl, AclFilter, AclOperation, AclResource

@@ -12,6 +12,7 @@ from kafkalite_sdk.admin import LogDirectory
 
 from kafkalite.cli.client_options import (
     Cluster,
+    Seconds,
     cluster_options,
     command_runner,
     fail_for,
@@ -25,7 +26,6 @@ from kafkalite.cli.cluster.status import BrokerStatus, ClusterStatus, read_statu
 from kafkalite.cli.cluster.up import ClusterProcesses
 from kafkalite.cli.connection import connect, open_client, require_brokers
 from kafkalite.cli.failure import fail
-from kafkalite.cli.seconds import Seconds
 from kafkalite.cli.signals import cancel_on_sigterm
 
 BROKER_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER")

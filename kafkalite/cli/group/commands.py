@@ -11,6 +11,7 @@ from kafkalite_sdk.admin.topic_types import PartitionDescription
 from kafkalite.cli.client_options import (
     AnyCaseChoice,
     Cluster,
+    Seconds,
     Several,
     check,
     cluster_options,
@@ -38,7 +39,6 @@ from kafkalite.cli.group.reset_offsets import (
 )
 from kafkalite.cli.group.zookeeper.options import Tree, reject_options, tree_options
 from kafkalite.cli.positions import TO_HELP
-from kafkalite.cli.seconds import Seconds
 from kafkalite.errors import GroupIdNotFoundError, KafkaError, KafkaErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalite.cli.acl.principals import principal_of
 from kafkalite.cli.client_options import Cluster, cluster_options, command_runner, json_option, print_rows
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
-from kafkalite.cli.principals import principal_of
 from kafkalite.cli.times import time_text
 
 if TYPE_CHECKING:

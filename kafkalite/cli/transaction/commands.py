@@ -4,6 +4,7 @@ import click
 
 from kafkalite.cli.client_options import (
     Cluster,
+    Seconds,
     Several,
     cluster_options,
     command_runner,
@@ -18,7 +19,6 @@ from kafkalite.cli.completion import complete_topics, complete_transactional_ids
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import PartitionSubject
 from kafkalite.cli.positions import chosen_partitions, parse_topics
-from kafkalite.cli.seconds import Seconds
 
 LIST_COLUMNS = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE")
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
