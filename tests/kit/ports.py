@@ -29,3 +29,11 @@ def free_port() -> int:
         counter.truncate(0)
         counter.write(str(port))
     return port
+
+
+def two_free_ports() -> int:
+    """The first one of two ports that follow each other, as `free_port`."""
+    port = free_port()
+    while (following := free_port()) != port + 1:
+        port = following
+    return port

@@ -15,7 +15,7 @@ from kafkalite.cli.security.weak_settings import weak_settings
 from kafkalite.config.files import read_file
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.certificates import Authority
-from tests.kit.ports import free_port
+from tests.kit.ports import two_free_ports
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
 MAP, MECHANISMS = "listener.security.protocol.map", "sasl.enabled.mechanisms"
@@ -42,7 +42,7 @@ def run(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 def test_created_files_secure_a_broker(tmp_path: Path) -> None:
     """The super user and the client certificate work; nothing that was created is weak, printed or overwritten."""
-    directory, port = tmp_path / "security", str(free_port())
+    directory, port = tmp_path / "security", str(two_free_ports())
     done = run("security", "init", str(directory), "--port", port)
     settings = read_file(str(directory / "server.properties"))
     client = (directory / "client.properties").read_text()
