@@ -14,7 +14,7 @@ from kafkalite.errors import AuthorizationError, KafkaErrorCode, with_right
 from kafkalite.testing.secured import SecuredBroker
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
 
-USER, GRANT = "alice", re.compile(r"`kafkalite acl add -u USER -o (\S+) (--[^`]+)` grants it")
+USER, GRANT = "alice", re.compile(r"`kafkalite acl add -u (?:USER|alice) -o (\S+) (--[^`]+)` grants it")
 MORE_MAX = 6
 
 
