@@ -229,7 +229,7 @@ cdef class Frames(RespondingConnection):
             try:
                 if hub.quick is None or not self.answered_quickly(reply, chunk.data + start + SIZE_BYTES, size):
                     hub.on_request(reply, chunk.view(start + SIZE_BYTES, size))
-                    hub.look()
+                    hub.handled()
                 elif hub.requests % QUICK_LOOKS == 0:
                     hub.look()
             except Exception as error:

@@ -58,9 +58,11 @@ cdef class Hub:
     cdef readonly bint in_iteration
     cdef bint scheduled
     cdef readonly unsigned long long requests, iterations, flushes, bytes_in, bytes_out
+    cdef readonly long long handled_ns
     cdef readonly RequestMemory memory
     cdef dict faults
     cdef int look(self) except -1
+    cdef int handled(self) except -1
     cdef int share(self, Py_ssize_t count) noexcept
     cdef int order_visits(self) except -1
     cdef int defer(self, ConnectionBase connection) except -1

@@ -59,6 +59,7 @@ class Hub:
     flushes: int
     bytes_in: int
     bytes_out: int
+    handled_ns: int
     memory: RequestMemory
     several_iterations: bool
     def __init__(

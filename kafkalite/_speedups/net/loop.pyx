@@ -275,6 +275,13 @@ cdef class Hub:
         self.now_ns = <long long> now.tv_sec * 1_000_000_000 + now.tv_nsec
         return 0
 
+    cdef int handled(self) except -1:
+        """A request was handled since the clock was read last."""
+        cdef long long began_ns = self.now_ns
+        self.look()
+        self.handled_ns += self.now_ns - began_ns
+        return 0
+
     def ns_since_look(self):
         """Nanoseconds since the clock was read last: while a request is served, since its turn began."""
         cdef timespec now

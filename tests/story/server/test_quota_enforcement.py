@@ -26,6 +26,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.server.requests.quotas.charge import Charge
+from kafkalite.server.requests.quotas.loop_time import PERIOD_MS, REQUESTS_MIN, SHARE_NS_MAX
 from kafkalite.testing.virtual_clock import VirtualClock
 from tests.kit.server import Client, Hub, Wire, batch, fetch_request, fetched, produce_request, running, stopped_time
 
@@ -253,6 +254,31 @@ async def test_time_of_requests_is_charged(quotas: Quotas) -> None:
     wire.send(METADATA, produce())
     assert [each.throttle_time_ms for each in wire.answers()] == [0, 0]
     assert quotas.client.broker.dispatcher.quotas is None and quotas.client.broker.heartbeats.has_quota is None
+
+
+async def test_each_request_is_charged_its_share_of_the_time_beside_the_handlers(quotas: Quotas) -> None:
+    """The sockets, the timers and the event loop itself; requests of all clients are counted."""
+    quotas.limit(("user", "alice"), request_percentage=100)  # 10 s in all windows
+    wire, other = quotas.wire(), quotas.wire(Principal("User", "bob"))
+    enforced = quotas.client.broker.quotas.enforced
+    assert enforced is not None
+    cpu_ns = 0
+    enforced.loop_time._cpu_ns = lambda: cpu_ns
+    for each in (wire, other):
+        each.send(METADATA)
+        assert (await each.answer()).throttle_time_ms == 0
+    assert enforced.loop_time.hubs == {quotas.hub}
+    before = quotas.hub.requests
+    while quotas.hub.requests < before + REQUESTS_MIN:
+        other.send(METADATA)
+        await other.answer()
+    cpu_ns = quotas.hub.handled_ns + 10**12
+    quotas.pass_ms(PERIOD_MS)
+    wire.send(METADATA)
+    assert (await wire.answer()).throttle_time_ms == 0 and enforced.loop_time.share_ns == SHARE_NS_MAX
+    quotas.limit(("user", "alice"), request_percentage=1e-3)  # 100 us in all windows
+    wire.send(METADATA)
+    assert (await wire.answer()).throttle_time_ms == 1000
 
 
 def new_topics(*names: str, partitions: int) -> CreateTopicsRequest:

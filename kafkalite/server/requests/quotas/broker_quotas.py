@@ -13,6 +13,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.metrics import Registry
 from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.server.process.listeners import creation_rates
+from kafkalite.server.requests.quotas.loop_time import LoopTime
 from kafkalite.server.requests.quotas.muted_connections import MutedConnections
 from kafkalite.state.quotas.client_limits import NO_NAME, ClientLimits
 from kafkalite.state.quotas.connection_rates import ConnectionRates
@@ -45,6 +46,7 @@ class BrokerQuotas:
         request: percentage of the time of the event loop.
         mutation: created and deleted partitions per second.
         connections: rates of new connections.
+        loop_time: what a request costs beside its handler.
         muted: the connections of throttled clients.
         throttled: counters of throttled requests by quota.
     """
@@ -56,6 +58,7 @@ class BrokerQuotas:
         self._broker = broker
         self._known: dict[QuotaEntity, dict[str, float]] = {}
         self._limited: dict[tuple[Principal | None, str | None], bool] = {}  # by principal and client id
+        self.loop_time = LoopTime(self.now_ms)
         self.producer = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows))
         self.consumer = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows))
         self.request = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows, windows.size_ms))
@@ -69,13 +72,15 @@ class BrokerQuotas:
         }
         text = "Connections from which nothing is received because of a quota."
         metrics.gauge("kafkalite_muted_connections", text, lambda: len(self.muted))
-        self._delayed = metrics.counter(
-            "kafkalite_delayed_accepts_total", "Pauses of listeners because of rates of new connections."
-        )
-        self._refused = metrics.counter(
-            "kafkalite_throttled_connections_total",
-            "Connections that were closed because of the rate of their address.",
-        )
+        self._accepts = {
+            "delayed": metrics.counter(
+                "kafkalite_delayed_accepts_total", "Pauses of listeners because of rates of new connections."
+            ),
+            "refused": metrics.counter(
+                "kafkalite_throttled_connections_total",
+                "Connections that were closed because of the rate of their address.",
+            ),
+        }
         self.configure(config)
 
     @property
@@ -94,6 +99,7 @@ class BrokerQuotas:
         try:
             return self._limited[client]
         except KeyError:
+            self.loop_time.add(connection.hub)
             names = user_of(connection), client_id or ""
             subjects = self.producer, self.consumer, self.request, self.mutation
             limited = any(each.limit_of(*names) is not None for each in subjects)
@@ -157,9 +163,9 @@ class BrokerQuotas:
         """
         admission = self.connections.charge(listener, host, self.now_ms())
         if admission.address_ms:
-            self._refused.add()
+            self._accepts["refused"].add()
         if admission.listener_ms:
-            self._delayed.add()
+            self._accepts["delayed"].add()
         return admission.listener_ms / 1000, admission.address_ms / 1000
 
 

@@ -1,7 +1,8 @@
 """What one request is charged to the quotas of its client.
 
 1. The time of the event loop is charged from the decoding of the request on, as percent of a second. Time of
-   callbacks that continue the request is charged, too. Apache Kafka charges its request threads instead.
+   callbacks that continue the request is charged, too, and the share of a request in the time beside the handlers
+   (`LoopTime`). Apache Kafka charges its request threads instead.
 2. A request of a broker is exempt: what only brokers send, and fetches of replicas.
 3. The client is throttled by the longest of the throttle times.
 """
@@ -39,7 +40,7 @@ class Charge:
         self._reply = reply
         self._client = user_of(reply.connection), client_id
         self._began_ns: int | None = 0
-        self._spent_ns = 0
+        self._spent_ns = quotas.loop_time.share_ns
         self._throttle: tuple[int, str] | None = None  # until when, and the quota
         self.exempt = False
 
@@ -79,6 +80,7 @@ class Charge:
         """Charge the time since the last call; returns the throttle time."""
         now_ms, spent_ns = self._quotas.now_ms(), self._spent_ns
         self._spent_ns = 0
+        self._quotas.loop_time.update(now_ms)
         meter = self._quotas.request.find(*self._client, now_ms)
         return 0 if meter is None or self.exempt else meter.record(spent_ns * PERCENT_PER_NS, now_ms)
 
