@@ -13,6 +13,7 @@ from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.storage import file_operations
 from kafkalite.storage.log.flush_job import FlushPlan, sync, write_snapshots
 from kafkalite.storage.log.log import Log
+from kafkalite.storage.transient_errors import lacks_descriptors
 
 LOGS_TOGETHER = 256  # bounds the memory for their files
 MANY_FILES = 200  # from about here on one call is quicker, whatever else waits for the disk
@@ -31,7 +32,8 @@ def close_logs(disk: Disk, logs: Sequence[Log], opened: File, many_files: int = 
         opened: a file of the same file system that was opened before the first write, for the errors of `sync_all`.
         many_files: from this number of files on, one call syncs the whole file system.
 
-    Raises: FailedSyncError; OSError for a write, after which the page cache still has all records.
+    Raises: FailedSyncError; OSError for a write or a file that cannot be opened without a free descriptor, after which
+    the page cache still has all records.
     """
     changed = [log for log in logs if not log.complete]
     plans = _finish(disk, changed)
@@ -39,6 +41,8 @@ def close_logs(disk: Disk, logs: Sequence[Log], opened: File, many_files: int = 
         if sum(len(plan.files) + len(plan.paths) for plan in plans) < many_files or not _sync_all(disk, plans, opened):
             sync(disk, plans)
     except OSError as error:
+        if lacks_descriptors(error):  # of an open: no sync has failed
+            raise
         raise FailedSyncError(error.errno, error.strerror, error.filename) from error
     for log, plan in zip(changed, plans, strict=True):
         log.apply_flush(plan)

@@ -137,6 +137,22 @@ def test_an_error_leaves_no_mark_and_other_directories_are_closed(tmp_path: Path
     kit.manager.unlock()
 
 
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("name", [".txnindex", "leader-epoch-checkpoint"])
+def test_sync_without_descriptors_leaves_no_mark_and_the_directory_online(kit: Kit, error: int, name: str) -> None:
+    """A file that cannot be opened is no failed sync: the next start recovers the logs as after a kill."""
+    kit.disk.fail("descriptor", error, path=name, repeat=True)
+    kit.manager.many_files = 10_000
+    assert not kit.manager.close()
+    root = kit.manager.directories()[0]
+    assert kit.manager.is_online(root) and not kit.offline and not clean_mark(kit)
+    kit.disk.heal()
+    again = kit.restart(clean=False)
+    assert not again.loaded[0].clean
+    assert [log.log_end_offset for log in again.manager.all()] == [6] * LOGS
+    again.manager.unlock()
+
+
 def test_a_write_that_the_disk_gave_up_earlier_is_reported(kit: Kit) -> None:
     log = kit.manager.all()[0]
     kit.disk.fail("sync", errno.EIO, path=log.directory)
