@@ -184,14 +184,14 @@ class LogManager(DirectorySet):
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged.
 
         The arguments go into the mark, see `checkpoints.write_clean_shutdown`. Returns whether each online directory
-        has its mark.
+        has its mark; False without an online directory.
 
         Nothing is written after `unlock`: a second call does nothing, as another broker may use the directories.
         """
         self.upkeep.close()
         mark = broker_epoch, tree_zxid, unclean_since
         marked = [self._close_directory(path, mark) for path in filter(self.is_locked, self.online())]
-        return all(marked)
+        return bool(marked) and all(marked)
 
     def _close_directory(self, path: str, mark: tuple[int, int, int]) -> bool:
         try:

@@ -153,6 +153,13 @@ def test_sync_without_descriptors_leaves_no_mark_and_the_directory_online(kit: K
     again.manager.unlock()
 
 
+def test_close_without_an_online_directory_is_not_clean(kit: Kit) -> None:
+    (root,) = kit.manager.directories()
+    kit.manager.take_offline(root, OSError(errno.EIO, "error"))
+    assert kit.manager.close() is False
+    kit.manager.unlock()
+
+
 def test_a_write_that_the_disk_gave_up_earlier_is_reported(kit: Kit) -> None:
     log = kit.manager.all()[0]
     kit.disk.fail("sync", errno.EIO, path=log.directory)
