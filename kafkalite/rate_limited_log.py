@@ -14,12 +14,16 @@ OTHERS = "others"
 
 
 class RateLimitedLog:
-    """Wraps a logger; `site` identifies the source of a line. The next line has the number of suppressed ones."""
+    """Wraps a logger; `site` identifies the source of a line. The next line has the number of suppressed ones.
+
+    A site that is forgotten for a new one logs its number of suppressed lines then.
+    """
 
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger
         self._clock = clock
-        self._sites: dict[str, tuple[float, int]] = {}  # the last line, and the silent ones since; oldest line first
+        # Time and level of the last line, number of suppressed lines since; the site with the oldest line first.
+        self._sites: dict[str, tuple[float, int, int]] = {}
 
     def __call__(self, level: int, site: str, text: str, *args: object, exc_info: BaseException | None = None) -> None:
         """Log `text % args`, unless `site` has logged within the last minute.
@@ -33,13 +37,13 @@ class RateLimitedLog:
         """
         now = self._clock.monotonic()
         site = self._known_or_new(site, now)
-        spoke, silent = self._sites.get(site, (-PERIOD_S, 0))
-        if now - spoke < PERIOD_S:
-            self._sites[site] = (spoke, silent + 1)
+        logged_at, level_before, suppressed = self._sites.get(site, (-PERIOD_S, level, 0))
+        if now - logged_at < PERIOD_S:
+            self._sites[site] = (logged_at, level_before, suppressed + 1)
             return
         self._sites.pop(site, None)  # it becomes the newest
-        self._sites[site] = (now, 0)
-        suffix = f" ({silent} more like this since the last line)" if silent else ""
+        self._sites[site] = (now, level, 0)
+        suffix = f" ({suppressed} more like this since the last line)" if suppressed else ""
         self._logger.log(level, text + suffix, *args, exc_info=exc_info)
 
     def _known_or_new(self, site: str, now: float) -> str:
@@ -49,7 +53,9 @@ class RateLimitedLog:
         oldest = next(iter(self._sites))
         if now - self._sites[oldest][0] < PERIOD_S:
             return OTHERS
-        del self._sites[oldest]
+        _logged_at, level, suppressed = self._sites.pop(oldest)
+        if suppressed:  # no later line of this site could report them
+            self._logger.log(level, "%d more lines of %r since the last line", suppressed, oldest)
         return site
 
     def raised(self, callback: object, error: BaseException) -> None:

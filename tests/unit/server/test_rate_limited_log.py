@@ -33,3 +33,21 @@ def test_sites_that_a_client_chooses_are_bounded(caplog: pytest.LogCaptureFixtur
     log(logging.WARNING, OTHERS, "text")
     assert caplog.messages == ["text", "text", f"text ({2 * SITES_MAX - 1} more like this since the last line)"]
     assert len(log._sites) <= SITES_MAX + 1
+
+
+def test_a_forgotten_site_logs_the_number_of_its_suppressed_lines(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+    log = RateLimitedLog(LOGGER, clock)
+    caplog.set_level(logging.INFO)
+    for number in range(SITES_MAX):
+        for _ in range(3 if number == 0 else 1):
+            log(logging.ERROR, f"site {number}", "text")
+    clock.advance(PERIOD_S * 1000)
+    caplog.clear()
+    log(logging.INFO, "new site", "text")
+    log(logging.INFO, "newer site", "text")
+    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
+        (logging.ERROR, "2 more lines of 'site 0' since the last line"),
+        (logging.INFO, "text"),
+        (logging.INFO, "text"),
+    ]
