@@ -78,6 +78,8 @@ class TokenValidator:
                     raise InvalidToken(f"the key is for algorithm {key.alg}, the token has {_quoted(algorithm)}")
                 return key
         self.lacks_key = True
+        if key_id is None:
+            raise InvalidToken(f"the token names no key (header kid), and there are {len(keys)} keys")
         raise InvalidToken(f"there is no key {_quoted(key_id)}")
 
     def _check(self, claims: Mapping[str, Any]) -> Authenticated:
