@@ -145,7 +145,8 @@ def parse_topic_value(name: str, text: str | None) -> Value:
 def check_throttled_replicas(name: str, text: str, replicas: tuple[str, ...]) -> None:
     """Raise ConfigError unless a list is `*` or has numbers PARTITION:BROKER (Kafka: ThrottledReplicaListValidator)."""
     numbers = [number for replica in replicas for number in replica.split(":")]
-    pairs = all(replica.count(":") == 1 for replica in replicas) and all(map(str.isdecimal, numbers))
+    are_numbers = all(number.isascii() and number.isdecimal() for number in numbers)
+    pairs = are_numbers and all(replica.count(":") == 1 for replica in replicas)
     if replicas != ("*",) and not pairs:
         raise ConfigError(name, f"Invalid value {text} for configuration {name}: allowed is * or PARTITION:BROKER,...")
 

@@ -118,7 +118,7 @@ def test_throttled_replicas(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(THROTTLED))
-@pytest.mark.parametrize("text", ["0", "0:", ":1", "0:1:2", "*,0:1", "a:1", "-1:1", "0:1,", "none"])
+@pytest.mark.parametrize("text", ["0", "0:", ":1", "0:1:2", "*,0:1", "a:1", "-1:1", "0:1,", "none", "0:\u0661"])
 def test_wrong_throttled_replicas_are_rejected(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match="PARTITION:BROKER") as refused:
         parse_topic_value(name, text)
