@@ -241,16 +241,19 @@ class MarkerSender:
     def _complete(self, transaction: SentTransaction) -> None:
         """Submit `markers_written`. A machine that runs it writes the result, or is loaded again and sends again."""
         request = transaction.request
+        completed_as: list[Any] = []  # TransactionMetadata
 
         def complete(machine: TransactionMachineCommands, token: Token, now: Now) -> Effects:
             self._end(transaction)
             effects = machine.markers_written(request.transactional_id, request.producer_id, request.epoch, now)
+            completed_as.extend(effects.records)
             effects.answer(token, None)
             return effects
 
         refused = partial(self._not_completed, transaction)
         self._submit(transaction.state_partition, complete, Completion(completed, refused))
-        self._host.replicas.transaction_completed(request.transactional_id, request.producer_id, request.epoch)
+        for each in completed_as:  # with the id and the epoch of the next transaction
+            self._host.replicas.transaction_completed(each.transactional_id, each.producer_id, each.producer_epoch)
 
     def _not_completed(self, transaction: SentTransaction, error: int) -> None:
         """The shard accepts no records now, or it is being loaded: then the machine sends the transaction again."""

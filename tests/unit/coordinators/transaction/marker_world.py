@@ -100,12 +100,15 @@ class World:
         }
         return ClusterImage("c", brokers=LiveBrokers(map(BrokerImage, sorted(self.brokers))), topics=topics)
 
-    def prepare(self, name: str, *partitions: tuple[str, int], commit: bool = True, epoch: int = 5) -> None:
-        """Decide a transaction and send its markers."""
+    def prepare(
+        self, name: str, *partitions: tuple[str, int], commit: bool = True, epoch: int = 5, next_producer_id: int = -1
+    ) -> None:
+        """Decide a transaction and send its markers; `next_producer_id`: of the next one, -1 = the same."""
         wanted = frozenset(TopicPartition(*each) for each in partitions)
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         producer_id = int(name)
-        self.machine.apply(TransactionMetadata(name, producer_id, epoch, 1_000, 0, state, wanted, version=2))
+        metadata = TransactionMetadata(name, producer_id, epoch, 1_000, 0, state, wanted, version=2)
+        self.machine.apply(metadata._replace(next_producer_id=next_producer_id))
         request = SendMarkers(name, producer_id, epoch, commit, wanted, TransactionVersion.TV2)
         self.sender.send(0, request, coordinator_epoch=3)
 

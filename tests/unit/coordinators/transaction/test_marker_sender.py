@@ -8,7 +8,7 @@ from kafkalite.coordinators.transaction.coordinator import awaits_markers
 from kafkalite.coordinators.transaction.service import TransactionService
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
-from kafkalite.state.transactions.metadata import TransactionMetadata
+from kafkalite.state.transactions.metadata import EPOCH_MAX, TransactionMetadata
 from kafkalite.state.transactions.requests import SendMarkers
 from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 from tests.unit.coordinators.transaction.marker_simulation import PAUSE_MS, MarkerSimulation
@@ -269,10 +269,18 @@ def test_shard_without_enough_replicas_completes_later() -> None:
     world.refusal = Error.COORDINATOR_NOT_AVAILABLE
     world.prepare("7", ("t", 0))
     world.clock.advance(3 * PAUSE_MS)
-    assert not world.completed
+    assert not world.completed and not world.continued
     world.refusal = 0
     world.clock.advance(PAUSE_MS)
+    assert world.continued == [("7", 7, 5)]
     assert world.completed == ["7"] and len(world.written) == 1, "the marker is not written again"
+
+
+def test_epoch_overflow_continues_the_next_producer_id() -> None:
+    world = World({"t": [OWN]})
+    world.prepare("7", ("t", 0), epoch=EPOCH_MAX, next_producer_id=8)
+    assert world.completed == ["7"]
+    assert world.continued == [("7", 8, 0)]
 
 
 def test_shard_that_is_loaded_again_sends_again() -> None:
@@ -281,7 +289,7 @@ def test_shard_that_is_loaded_again_sends_again() -> None:
     world.prepare("7", ("t", 0))
     world.refusal = 0
     world.clock.advance(10 * PAUSE_MS)
-    assert not world.completed and not len(world.sender)
+    assert not world.completed and not world.continued and not len(world.sender)
 
 
 def test_completed_transaction_awaits_no_markers() -> None:
