@@ -245,9 +245,9 @@ class Dispatcher:
             self.unforeseen(call, error)
 
     def _serve(self, call: Call[Any], row: Row, request: Any) -> None:
-        response = None if self.limits is None else self.limits.refusal(call, request)
-        if response is None:
-            response = row.handler(call, request)
+        if self.limits is not None and self.limits.refuses(call, request):
+            return
+        response = row.handler(call, request)
         if response is not None:
             call.answer(response)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -237,6 +238,28 @@ async def test_groups_of_a_principal_have_a_limit() -> None:
         assert deleted.results[0].error_code == 0
         clock.advance(CHECK_MS)
         assert await errors(alice, [creations("d")[0], creations("e")[0]]) == [0, REFUSED]
+
+
+async def test_refused_commit_of_many_partitions_is_answered_in_steps() -> None:
+    """One loop iteration in this test is a step; the errors of 200,000 partitions at once take more than a second."""
+    many = 6_000
+    async with running(settings=limited("groups", 1)) as client:
+        await client.create("t")
+        await client.call(create("first", "t"), 0)  # creates the topic
+        alice = Wire(Hub(client.broker), principal=ALICE)
+        ((commit, version), *_) = creations("a")
+        assert await errors(alice, [(commit, version)]) == [0]
+        ((large, _), *_) = creations("b")
+        large.topics[0].partitions *= many
+        client.broker.slicer._budget_s = 1e-9
+        alice.send((large, version))
+        iterations = 0
+        while not (found := alice.answers()):
+            iterations += 1
+            await asyncio.sleep(0)
+        (partitions,) = (topic.partitions for topic in found[0].topics)
+        assert [each.error_code for each in partitions] == [REFUSED] * many
+        assert iterations > many / 20
 
 
 async def test_names_that_have_ended_are_released_once_a_minute() -> None:

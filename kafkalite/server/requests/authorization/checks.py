@@ -13,6 +13,7 @@ from kafkalite.server.requests.authorization.authorized_call import AnyCall, aut
 from kafkalite.server.requests.authorization.guards.by_key import GUARDS
 from kafkalite.server.requests.authorization.refusals import (
     join_arrays,
+    keep_entries,
     refuse_entry,
     refuse_in_steps,
     struct_of,
@@ -113,6 +114,7 @@ def filter_entries(call: AnyCall, request: Any, check: Check, row: Row) -> Steps
     target = row.entries[1]
     struct = struct_of(call.response_type, target)
     kept: list[Any] = []
+    removed: list[Any] = []
     refused = call.elements()
     for entry in getattr(request, array):
         named = getattr(entry, name) if name else entry
@@ -121,8 +123,9 @@ def filter_entries(call: AnyCall, request: Any, check: Check, row: Row) -> Steps
         else:
             refusal = yield from refuse_entry(call.elements(), struct, entry, check.error)
             refused.add(refusal, structs_in(refusal))
+            removed.append(entry)
         yield
-    if len(kept) < len(getattr(request, array)):
-        setattr(request, array, kept)
+    if removed:
+        yield from keep_entries(request, array, kept, removed)
         before = [] if call.refused is None else call.refused[1]
         call.refused = target, join_arrays(call.response_type, call.version, before, refused.finish())

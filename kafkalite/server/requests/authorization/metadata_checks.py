@@ -5,7 +5,9 @@ from typing import Any
 
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.requests.authorization.authorized_call import AuthorizedCall
+from kafkalite.server.requests.authorization.refusals import keep_entries
 from kafkalite.server.requests.authorization.table import CREATE, DESCRIBE, ERRORS, TOPIC
+from kafkalite.server.requests.deferred_free import empty_in_steps
 from kafkalite.slicing import Steps
 from kafkalite.state.topic_names import is_internal
 
@@ -31,6 +33,7 @@ def split_topics(
     """
     assert isinstance(call, AuthorizedCall)
     kept: list[Any] = []
+    removed: list[Any] = []
     refused: dict[tuple[str | None, bytes], Topic] = {}
     for wanted in request.topics or ():
         yield
@@ -43,6 +46,7 @@ def split_topics(
         ):
             kept.append(wanted)
             continue
+        removed.append(wanted)
         shown = None if by_id else name
         refused[shown, wanted.topic_id] = Topic(
             error_code=ERRORS[TOPIC],
@@ -52,12 +56,13 @@ def split_topics(
             partitions=[],
         )
     if refused:
-        request.topics = kept
+        yield from keep_entries(request, "topics", kept, removed)
         entries = call.elements()  # only now: a topic that is named twice has one entry
         for entry in refused.values():
             entries.add(entry)
             yield
         call.refused = "topics", entries.finish()
+        yield from empty_in_steps(refused)
 
 
 def allows_creation(call: AuthorizedCall[Any], name: str) -> bool:

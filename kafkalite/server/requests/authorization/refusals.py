@@ -13,9 +13,9 @@ from typing import Any
 from kafkalite._speedups.codec import Encoded, encode_elements
 from kafkalite.protocol.schema import Field, Response
 from kafkalite.server.requests.authorization.table import Row
-from kafkalite.server.requests.deferred_free import arrays_of
+from kafkalite.server.requests.deferred_free import arrays_of, empty_in_steps
 from kafkalite.server.requests.response_arrays import PIECE_STRUCTS, ResponseArray
-from kafkalite.slicing import Steps, finish
+from kafkalite.slicing import Steps
 
 NAMES = ("name", "topic", "topic_name", "group_id", "transactional_id", "key")
 INDEXES = ("partition_index", "index", "partition", "partition_id")
@@ -28,15 +28,6 @@ UNKNOWN_FIELDS = (
     *("high_watermark", "last_stable_offset", "end_offset", "leader_epoch", "node_id", "port", "producer_epoch"),
     *("generation_id",),
 )
-
-
-def refuse_all(message: type[Response], version: int, request: Any, error: int, row: Row) -> Any:
-    """As `refuse_in_steps`, at once: for requests that have few entries.
-
-    Arguments:
-        message, version, request, error, row: as of `refuse_in_steps`.
-    """
-    return finish(refuse_in_steps(message, version, request, error, row))
 
 
 def refuse_in_steps(message: type[Response], version: int, request: Any, error: int, row: Row) -> Steps:
@@ -72,6 +63,18 @@ def refuse_entries(array: ResponseArray, struct: type[Any], entries: Iterable[An
         array.add(refused, structs_in(refused))
         yield
     return array.finish()
+
+
+def keep_entries(request: Any, array: str, kept: list[Any], removed: list[Any]) -> Steps:
+    """Replace an array of a request by its entries that are not refused, and free the refused ones in steps.
+
+    Arguments:
+        request: with the array.
+        array: its field.
+        kept, removed: the entries of the array; few of `removed` are left afterwards.
+    """
+    setattr(request, array, kept)
+    yield from empty_in_steps(removed)
 
 
 def structs_in(entry: Any) -> int:

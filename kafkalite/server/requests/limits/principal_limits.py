@@ -23,7 +23,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.metrics import Registry
 from kafkalite.model import ANONYMOUS, Principal
 from kafkalite.rate_limited_log import RateLimitedLog
-from kafkalite.server.requests.authorization.refusals import refuse_all
+from kafkalite.server.requests.authorization.refusals import refuse_in_steps
 from kafkalite.server.requests.authorization.table import TABLE
 from kafkalite.server.requests.call import Call
 from kafkalite.server.requests.limits.limited_names import NAME_MAX, LimitedNames
@@ -126,20 +126,24 @@ class PrincipalLimits:
 
     # Requests.
 
-    def refusal(self, call: Call[Any], request: Any) -> Any:
-        """Return the response of a request that exceeds a limit; None = it is served."""
+    def refuses(self, call: Call[Any], request: Any) -> bool:
+        """Answer a request that exceeds a limit; returns whether it does."""
         key = call.header.api_key
         if key not in CREATES_GROUP and key != INIT_PRODUCER_ID:
-            return None
+            return False
         if key == CREATE_GROUP and request.coordinator_only:  # of a broker, or its handler closes the connection
-            return None
+            return False
         if self.is_exempt(call.connection) or self._is_admitted(call, request):
-            return None
+            return False
         if key == OFFSET_COMMIT and hasattr(request, "offsets"):  # packed
             from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 
             request = decode(OffsetCommitRequest, call.version, call.header.body, exact=False)
-        return refuse_all(call.response_type, call.version, request, KafkaErrorCode.POLICY_VIOLATION, TABLE[key])
+        error = KafkaErrorCode.POLICY_VIOLATION
+        steps = refuse_in_steps(call.response_type, call.version, request, error, TABLE[key])
+        topics = () if call.large is not None else getattr(request, "topics", ())
+        call.answer_from(steps, sum(len(getattr(topic, "partitions", ())) for topic in topics))
+        return True
 
     def count_producer_id(self, connection: Connection) -> None:
         """Count a producer id without a transactional id that is being issued to the client of a connection."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from kafkalite.server.requests.authorization.authorized_call import AnyCall
 from kafkalite.server.requests.authorization.refusals import (
+    keep_entries,
     refuse_entry,
     refuse_in_steps,
     refused_entry,
@@ -64,6 +65,7 @@ def split(
         struct: of the topics in the response.
     """
     kept: list[Any] = []
+    removed: list[Any] = []
     refused = call.elements()
     for topic in getattr(request, array):
         name = name_of(topic)
@@ -72,9 +74,10 @@ def split(
         else:
             entry = yield from refuse_entry(call.elements(), struct, topic, ERRORS[TOPIC])
             refused.add(entry, structs_in(entry))
+            removed.append(topic)
         yield
-    if len(kept) < len(getattr(request, array)):
-        setattr(request, array, kept)
+    if removed:
+        yield from keep_entries(request, array, kept, removed)
     return refused.finish()
 
 
@@ -126,14 +129,16 @@ def serve_rest_of_names(
     array, target = arrays
     struct, error = struct_of(call.response_type, target), ERRORS[resource_type]
     allowed: list[str] = []
+    removed: list[str] = []
     refused = call.elements()
     for name in getattr(request, array):
         if call.authorization.allows(operation, resource_type, name):
             allowed.append(name)
         else:
             refused.add(refused_entry(struct, name, error))
+            removed.append(name)
         yield
-    setattr(request, array, allowed)
+    yield from keep_entries(request, array, allowed, removed)
     return serve_rest(call, request, array, target, refused.finish())
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from kafkalite.config.resource_types import ResourceType
 from kafkalite.server.requests.authorization.authorized_call import AnyCall
 from kafkalite.server.requests.authorization.guards.entries import name_of_id, namer, serve_rest, split
-from kafkalite.server.requests.authorization.refusals import refused_entry, struct_of
+from kafkalite.server.requests.authorization.refusals import keep_entries, refused_entry, struct_of
 from kafkalite.server.requests.authorization.table import CLUSTER, DELETE, DESCRIBE, ERRORS, GROUP, TABLE, TOPIC
 from kafkalite.slicing import Steps
 from kafkalite.state.authorizer.acls import CLUSTER_NAME
@@ -20,6 +20,7 @@ def delete_topics(call: AnyCall, request: Any) -> Steps:
     array = "topics" if call.version >= DELETE_BOTH_FORMS_SINCE else "topic_names"
     struct = struct_of(call.response_type, "responses")
     kept: list[Any] = []
+    removed: list[Any] = []
     refused = call.elements()
     for topic in getattr(request, array):
         yield
@@ -27,12 +28,13 @@ def delete_topics(call: AnyCall, request: Any) -> Steps:
         if may_delete(call, name) if name is not None else may_delete_id(call, topic.topic_id):
             kept.append(topic)
             continue
+        removed.append(topic)
         entry = refused_entry(struct, topic, ERRORS[TOPIC])
         if name is None:
             of_id = name_of_id(call, topic.topic_id)
             entry.name = of_id if of_id and call.authorization.allows(DESCRIBE, TOPIC, of_id) else None
         refused.add(entry)
-    setattr(request, array, kept)
+    yield from keep_entries(request, array, kept, removed)
     return serve_rest(call, request, array, "responses", refused.finish())
 
 
@@ -73,7 +75,9 @@ def configs(call: AnyCall, request: Any) -> Steps:
     assert row.entries is not None
     source, target = row.entries
     struct = struct_of(call.response_type, target)
-    kept, refused = [], call.elements()
+    kept: list[Any] = []
+    removed: list[Any] = []
+    refused = call.elements()
     for resource in getattr(request, source):
         of_cluster = resource.resource_type in CONFIG_OF_CLUSTER
         resource_type = CLUSTER if of_cluster else CONFIG_RIGHTS.get(resource.resource_type)
@@ -83,6 +87,7 @@ def configs(call: AnyCall, request: Any) -> Steps:
             kept.append(resource)
         else:
             refused.add(refused_entry(struct, resource, ERRORS[resource_type]))
+            removed.append(resource)
         yield
-    setattr(request, source, kept)
+    yield from keep_entries(request, source, kept, removed)
     return serve_rest(call, request, source, target, refused.finish())
