@@ -26,7 +26,11 @@ from kafkalite.config.table_dynamic import LISTENER_ONLY
 from kafkalite.config.topic import LAGS, parse_topic_value
 from kafkalite.errors import KafkaErrorCode
 
-READ_AT_START = "; it is read at the start: set it in the file of the broker, and start the broker again"
+HINTS = {  # by support of a key that cannot change at run time
+    Support.HONOURED: "; it is read at the start: set it in the file of the broker, and start the broker again",
+    Support.WITHOUT_EFFECT: "; it has no effect in this version",
+    Support.REFUSED: "; it is not supported in this version",
+}
 
 
 class Source(enum.IntEnum):
@@ -375,8 +379,7 @@ def check_changeable(name: str, *, all_brokers: bool) -> None:
     """Raise ConfigError with INVALID_REQUEST unless the key can be changed by request."""
     key = dynamic_key(name)
     if key is None:
-        hint = READ_AT_START if name in BROKER_KEYS else did_you_mean(name, BROKER_KEYS)
-        wrong_name = f"Cannot update these configs dynamically: {name}{hint}"
+        wrong_name = f"Cannot update these configs dynamically: {name}{hint_for_unchangeable(name)}"
     elif name in LISTENER_ONLY:
         wrong_name = (
             f"These security configs can be dynamically updated only per-listener using the listener prefix: {name}"
@@ -386,6 +389,14 @@ def check_changeable(name: str, *, all_brokers: bool) -> None:
     else:
         return
     raise ConfigError(name, wrong_name, KafkaErrorCode.INVALID_REQUEST)
+
+
+def hint_for_unchangeable(name: str) -> str:
+    """Return the end of an error text for a broker's key that cannot change at run time: the next step, if any."""
+    key = BROKER_KEYS.get(name)
+    if key is None:
+        return did_you_mean(name, BROKER_KEYS)
+    return HINTS[key.support]
 
 
 def text_to_store(config: BrokerConfig, name: str, text: str) -> str:

@@ -189,6 +189,19 @@ class TestBroker:
                 change()
             assert caught.value.code == INVALID_REQUEST and "Set(" not in str(caught.value)
 
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [
+            ("log.dirs", "it is read at the start: set it in the file of the broker, and start the broker again"),
+            ("process.roles", "it has no effect in this version"),
+            ("client.quota.callback.class", "it is not supported in this version"),
+        ],
+    )
+    def test_error_of_a_static_key_names_the_next_step_only_where_the_start_uses_it(self, name: str, hint: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            alter_broker(BrokerConfig(), {}, [Alteration(name, 0, "1")], all_brokers=False)
+        assert str(caught.value) == f"Cannot update these configs dynamically: {name}; {hint}"
+
     def test_an_unknown_broker_key_is_refused_with_the_most_similar_one(self) -> None:
         with pytest.raises(ConfigError, match=r"dynamically: log\.retention\.m; did you mean log\.retention\.ms\?"):
             alter_broker(BrokerConfig(), {}, [Alteration("log.retention.m", 0, "1")], all_brokers=False)
