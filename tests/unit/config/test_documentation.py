@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS
+from kafkalite.config.keys import PROVIDERS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 MARK = "<!-- keys -->\n"
+IN_A_FILE = {PROVIDERS: "honoured in a file, else refused"}
 
 
 def markdown() -> str:
@@ -16,7 +18,7 @@ def markdown() -> str:
         for key in keys.values():
             default = key.text(key.default)
             shown = "" if default is None else f"`{default}`"
-            support = key.support.name.lower().replace("_", " ")
+            support = IN_A_FILE.get(key.name) or key.support.name.lower().replace("_", " ")
             lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {support} | {key.doc} |")
         lines.append("")
     return "\n".join(lines)
