@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from kafkalite.model import Principal
 from kafkalite.server.requests.authorization import decision_cache
-from kafkalite.server.requests.authorization.decision_cache import NAME_BYTES, ConnectionDecisions
+from kafkalite.server.requests.authorization.decision_cache import ENTRY_BYTES, ConnectionDecisions
 from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclOperation, AclResourceType
 
 READ_TOPIC = AclOperation.READ, AclResourceType.TOPIC
@@ -39,7 +40,7 @@ def test_long_names_are_not_kept(authorizer: Any) -> None:
 
 def test_connections_together_keep_a_bounded_number_of_bytes(authorizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each connection could keep 20,000 names of 249 characters: 7 MB."""
-    monkeypatch.setattr(decision_cache, "KEPT_BYTES_MAX", 10 * (NAME_BYTES + 6))
+    monkeypatch.setattr(decision_cache, "KEPT_BYTES_MAX", 10 * (ENTRY_BYTES + sys.getsizeof("name-0")))
     first, second = (ConnectionDecisions(authorizer, Principal("User", name), "127.0.0.1") for name in ("a", "b"))
     for number in range(8):
         first.keep(*READ_TOPIC, f"name-{number}")
@@ -54,3 +55,13 @@ def test_connections_together_keep_a_bounded_number_of_bytes(authorizer: Any, mo
     assert len(second.kept(*READ_TOPIC)) == 10
     authorizer.authorizer.version += 1
     assert not second.kept(*READ_TOPIC) and authorizer.kept_bytes == 0
+
+
+@pytest.mark.parametrize("character", ["a", "\u00e9", "\u0416", "\U0001f600"])
+def test_bytes_of_names_are_counted_in_any_script(authorizer: Any, character: str) -> None:
+    """CPython stores 1 to 4 bytes per character."""
+    decisions = ConnectionDecisions(authorizer, Principal("User", "alice"), "127.0.0.1")
+    names = [f"{character * 200}{number}" for number in range(100)]
+    for name in names:
+        decisions.keep(*READ_TOPIC, name)
+    assert authorizer.kept_bytes >= sum(map(sys.getsizeof, names)) + sys.getsizeof(decisions.kept(*READ_TOPIC))

@@ -9,6 +9,7 @@
 """
 
 import logging
+import sys
 from typing import Any
 
 from kafkalite._speedups.net.framing import Connection
@@ -19,7 +20,7 @@ from kafkalite.state.authorizer.acls import NAME_CHARACTERS_MAX, AclOperation, A
 
 KEPT_NAMES_MAX = 20_000  # per connection
 KEPT_BYTES_MAX = 256 << 20
-NAME_BYTES = 100  # of a name in a set, without its characters
+ENTRY_BYTES = 110  # of a set, per name in it, just after the set has grown
 
 
 class ConnectionDecisions:
@@ -71,7 +72,8 @@ class ConnectionDecisions:
 
     def keep(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
         """Keep an allowed decision."""
-        kept, size = self.kept(operation, resource_type), NAME_BYTES + len(name)
+        # `len` would count characters, which have 1 to 4 bytes each.
+        kept, size = self.kept(operation, resource_type), ENTRY_BYTES + sys.getsizeof(name)
         if len(name) > NAME_CHARACTERS_MAX or self._count >= KEPT_NAMES_MAX or LOGGER.isEnabledFor(logging.DEBUG):
             return
         if self._ended or self.authorizer.kept_bytes + size > KEPT_BYTES_MAX:
