@@ -75,8 +75,8 @@ class TransactionChecks(Protocol):
         partition: TopicPartition,
         *,
         add: bool,
-        then: Callable[[int], None],
-        again: Callable[[], None] | None = None,
+        on_result: Callable[[int], None],
+        before_repetition: Callable[[], None] | None = None,
     ) -> None:
         """Verify that a partition is in an open transaction, or add it.
 
@@ -84,9 +84,9 @@ class TransactionChecks(Protocol):
             transactional_id, producer_id, epoch: of the producer.
             partition: of the batch.
             add: whether the partition is added.
-            then: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
+            on_result: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
                 `request.timeout.ms`.
-            again: called before each repetition of the question.
+            before_repetition: called before each repetition of the question.
         """
 
     def transaction_completed(self, transactional_id: str, producer_id: int, epoch: int) -> None:
@@ -172,8 +172,8 @@ class WaitingBatches:
             waiting.epoch,
             topic_partition((partition.topic, partition.index)),
             add=adds,
-            then=partial(self._end_check, append, waiting),
-            again=partial(self._renew, append, waiting) if adds else None,
+            on_result=partial(self._end_check, append, waiting),
+            before_repetition=partial(self._renew, append, waiting) if adds else None,
         )
 
     def _renew(self, append: Append, waiting: WaitingBatch) -> None:

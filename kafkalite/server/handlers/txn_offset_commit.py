@@ -133,7 +133,7 @@ class TransactionalCommit:
         if adds or checks.verifies:
             verified = self._call.at_others(partial(self._verified, log, transaction))
             partition = TopicPartition(OFFSETS.name, index)
-            checks.check(request.transactional_id, producer_id, epoch, partition, add=adds, then=verified)
+            checks.check(request.transactional_id, producer_id, epoch, partition, add=adds, on_result=verified)
         else:
             self._commit(transaction)
 

@@ -67,7 +67,7 @@ class AddPartitionsToTxnManager:
         self._host.peers.call(broker_id, request, partial(self._answered, broker_id, sent))
 
     def _answered(self, broker_id: int, checks: list[Check], result: CallResult) -> None:
-        following = [check for check in self._following.pop(broker_id) if check.then is not None]
+        following = [check for check in self._following.pop(broker_id) if check.on_result is not None]
         if following and not self._closed:
             self._send(broker_id, following)
         errors = {} if result.error else errors_of(result.response)

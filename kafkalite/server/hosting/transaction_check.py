@@ -31,35 +31,35 @@ class Check:
     Arguments:
         key: of its transaction.
         partition: to verify or to add.
-        then: called with the result.
-        again: called before each repetition.
+        on_result: called with the result.
+        before_repetition: called before each repetition.
         begun: the time of its begin, in seconds of the monotonic clock.
 
     Attributes:
-        then: None once the result was reported.
+        on_result: None once the result was reported.
     """
 
-    __slots__ = ("again", "begun", "key", "partition", "then")
+    __slots__ = ("before_repetition", "begun", "key", "on_result", "partition")
 
     def __init__(
         self,
         key: TransactionKey,
         partition: TopicPartition,
-        then: Callable[[int], None],
-        again: Callable[[], None] | None,
+        on_result: Callable[[int], None],
+        before_repetition: Callable[[], None] | None,
         begun: float,
     ) -> None:
         self.key = key
         self.partition = partition
-        self.again = again
+        self.before_repetition = before_repetition
         self.begun = begun
-        self.then: Callable[[int], None] | None = then
+        self.on_result: Callable[[int], None] | None = on_result
 
     def end(self, error: int) -> None:
         """Report a Kafka error code or 0; a second end has no effect."""
-        then, self.then = self.then, None
-        if then is not None:
-            then(error)
+        on_result, self.on_result = self.on_result, None
+        if on_result is not None:
+            on_result(error)
 
 
 class Pause(NamedTuple):

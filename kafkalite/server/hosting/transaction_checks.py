@@ -99,8 +99,8 @@ class TransactionChecks:
         partition: TopicPartition,
         *,
         add: bool,
-        then: Callable[[int], None],
-        again: Callable[[], None] | None = None,
+        on_result: Callable[[int], None],
+        before_repetition: Callable[[], None] | None = None,
     ) -> None:
         """Verify that a partition is in an open transaction, or add it.
 
@@ -108,12 +108,12 @@ class TransactionChecks:
             transactional_id, producer_id, epoch: of the producer.
             partition: of the batch.
             add: whether the partition is added.
-            then: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
+            on_result: called once with 0 or the coordinator's error code, perhaps before this returns; after at most
                 `request.timeout.ms`.
-            again: called before each repetition of the question.
+            before_repetition: called before each repetition of the question.
         """
         key = transaction_key((transactional_id, producer_id, epoch, add))
-        check = Check(key, partition, then, again, self._host.clock.monotonic())
+        check = Check(key, partition, on_result, before_repetition, self._host.clock.monotonic())
         if not self._open:  # else an earlier check has an earlier deadline
             self._deadline.lower(self._deadline_of(check))
         self._open[check] = None
@@ -170,7 +170,7 @@ class TransactionChecks:
 
     def _end(self, error: int, check: Check) -> None:
         self._open.pop(check, None)
-        if error and check.then is not None:
+        if error and check.on_result is not None:
             self.failures += 1
         check.end(error)
 
@@ -190,24 +190,26 @@ class TransactionChecks:
             end = self._host.clock.monotonic() + min(pause_ms, config.add_partitions_to_txn_retry_backoff_ms) / 1000
             pause = Pause(end, math.inf if self._closed else end - limit_ms / 1000, [])
         begun_min = pause.begun_min
-        repeated = [check for check in checks if check.begun >= begun_min and check.then is not None]
+        repeated = [check for check in checks if check.begun >= begun_min and check.on_result is not None]
         if repeated and not pause.checks:
             self._paused[key] = pause
             self._host.clock.call_at(pause.end, self._begin_again, key)
         pause.checks.extend(repeated)
         if len(repeated) == len(checks):
             return []
-        return [check for check in checks if check.begun < begun_min or check.then is None]
+        return [check for check in checks if check.begun < begun_min or check.on_result is None]
 
     def _begin_again(self, key: TransactionKey) -> None:
         pause = self._paused.pop(key, None)
-        checks = [] if pause is None else [check for check in pause.checks if check.then is not None]
+        checks = [] if pause is None else [check for check in pause.checks if check.on_result is not None]
         if checks:
             self._writing(partial(self._ask_again, key, checks))
 
     def _ask_again(self, key: TransactionKey, checks: list[Check]) -> None:
         try:
-            call_each(operator.call, [check.again for check in checks if check.again is not None])
+            call_each(
+                operator.call, [check.before_repetition for check in checks if check.before_repetition is not None]
+            )
         finally:
             self._begin(key, checks)
 
@@ -282,7 +284,7 @@ class TransactionChecks:
         try:
             use_result()
         finally:
-            following = [check for check in self._local.pop(key, ()) if check.then is not None]
+            following = [check for check in self._local.pop(key, ()) if check.on_result is not None]
             if following:
                 self._call(key, following)
 

@@ -139,11 +139,11 @@ class ClusterParticipant:
         if self._copied_from:
             await self._refuse_copy()
 
-    async def repeat(self, part: Callable[[], Awaitable[T]]) -> T:
-        """Run a part of the start as long as it takes: it waits for the service, and is repeated in another session.
+    async def retry(self, part: Callable[[], Awaitable[T]]) -> T:
+        """Run a part of the start until it succeeds: wait for the service, and retry in another session if one expires.
 
         Arguments:
-            part: may be repeated. Raises ConnectionLossError, SessionExpiredError; other exceptions end the start.
+            part: may run several times. Raises ConnectionLossError, SessionExpiredError; other errors end the start.
         """
         while True:
             try:

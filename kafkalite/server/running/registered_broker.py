@@ -124,8 +124,8 @@ class RegisteredBroker(ClusteredBroker):
             LOGGER.warning(text, wait_s)
 
     async def _read_rights(self) -> None:
-        """Read them as long as it takes: the session may be lost meanwhile. Raises StartError, CoordinationError."""
-        await self.participant.repeat(super()._read_rights)
+        """Read the rights; if its session ends, retry in another one. Raises StartError, CoordinationError."""
+        await self.participant.retry(super()._read_rights)
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Move the leaderships to other brokers, then stop as `RunningBroker`. A second call ends the first step."""

@@ -74,7 +74,7 @@ async def recover(
     The load may take longer than an outage of the service, so everything is read before it.
     """
     store = MetadataStore(participant.session, resources.clock)
-    found = await participant.repeat(partial(reading, resources, config, participant, store))
+    found = await participant.retry(partial(reading, resources, config, participant, store))
     participant.identify(found.identity)
     stored = read_broker_config(config, *found.broker_configs)
     resources.config_problems.report_broker(stored)
@@ -92,7 +92,7 @@ async def recover(
     recovered = await await_outcome(partial(resources.logs.load_in_job, resources.offload, config_of, threads))
     loaded = resources.logs.add_loaded(recovered.result())
     participant.counters.loaded(resources.disk, loaded)
-    await participant.repeat(partial(raise_counters, participant))
+    await participant.retry(partial(raise_counters, participant))
     return RegisteredBroker(resources, found.identity, config, found.groups, store, participant, loaded)
 
 

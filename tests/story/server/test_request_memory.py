@@ -35,8 +35,8 @@ class HeldChecks:
     def __init__(self) -> None:
         self.asked: list[Callable[[int], None]] = []
 
-    def check(self, *_: object, then: Callable[[int], None], **__: object) -> None:
-        self.asked.append(then)
+    def check(self, *_: object, on_result: Callable[[int], None], **__: object) -> None:
+        self.asked.append(on_result)
 
     def write_pending(self) -> None:
         """It appends nothing."""

@@ -41,14 +41,21 @@ class ScriptedChecks:
         self.held: list[Then] | None = None
 
     def check(
-        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, add: bool, then: Then
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partition: TopicPartition,
+        *,
+        add: bool,
+        on_result: Then,
     ) -> None:
         assert partition == (OFFSETS.name, 0)
         self.asked.append((transactional_id, producer_id, epoch, add))
         if self.held is None:
-            then(self.error)
+            on_result(self.error)
         else:
-            self.held.append(then)
+            self.held.append(on_result)
 
     def close(self) -> None:
         """Nothing waits."""

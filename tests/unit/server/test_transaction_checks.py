@@ -88,7 +88,7 @@ class Host:
 
     def check(self, name: str, index: int = 0, *, key: str = "id", epoch: int = 0, add: bool = True) -> None:
         self.checks.check(
-            key, 7, epoch, partition(index), add=add, then=lambda error: self.results.append((name, error))
+            key, 7, epoch, partition(index), add=add, on_result=lambda error: self.results.append((name, error))
         )
 
     def taken(self) -> list[tuple[str, int]]:
@@ -137,7 +137,7 @@ def test_checks_that_begin_with_a_result_are_one_call(host: Host) -> None:
     """Markers of the previous transaction have removed the verifications: the check of each partition is repeated."""
 
     def begin_again(index: int) -> None:
-        host.checks.check("id", 7, 0, partition(index), add=True, then=lambda _: host.check(str(index), index))
+        host.checks.check("id", 7, 0, partition(index), add=True, on_result=lambda _: host.check(str(index), index))
 
     for index in range(100):
         begin_again(index)
@@ -220,8 +220,8 @@ def test_check_is_informed_before_each_repetition(host: Host) -> None:
             0,
             partition(index),
             add=True,
-            then=lambda error: host.results.append(("", error)),
-            again=lambda: asked.append(len(host.transactions.commands)),
+            on_result=lambda error: host.results.append(("", error)),
+            before_repetition=lambda: asked.append(len(host.transactions.commands)),
         )
     host.clock.advance(20)
     assert asked == [1, 1], "before the second question"

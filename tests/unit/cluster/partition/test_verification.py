@@ -38,8 +38,8 @@ class Asked:
     epoch: int
     partition: TopicPartition
     add: bool
-    then: Callable[[int], None]
-    again: Callable[[], None] | None
+    on_result: Callable[[int], None]
+    before_repetition: Callable[[], None] | None
 
 
 class Checks:
@@ -58,12 +58,12 @@ class Checks:
         partition: TopicPartition,
         *,
         add: bool,
-        then: Callable[[int], None],
-        again: Callable[[], None] | None = None,
+        on_result: Callable[[int], None],
+        before_repetition: Callable[[], None] | None = None,
     ) -> None:
-        self.asked.append(Asked(transactional_id, producer_id, epoch, partition, add, then, again))
+        self.asked.append(Asked(transactional_id, producer_id, epoch, partition, add, on_result, before_repetition))
         if self.answer_now is not None:
-            then(self.answer_now)
+            on_result(self.answer_now)
 
     def transaction_completed(self, transactional_id: str, producer_id: int, epoch: int) -> None:
         raise AssertionError("a partition completes no transaction")
@@ -142,7 +142,7 @@ def test_first_batch_waits_for_the_coordinator_and_later_ones_ask_nothing(produc
     (asked,) = producers.asked
     found = asked.transactional_id, asked.producer_id, asked.epoch, asked.partition, asked.add
     assert found == ("id-7", 7, 0, ("t", 0), adds)
-    asked.then(0)
+    asked.on_result(0)
     assert producers.written() == [("7:0", 0, 0)]
     producers.send(1, adds=adds)
     assert producers.written() == [("7:1", 0, 1)]
@@ -161,10 +161,10 @@ def test_other_producers_and_plain_batches_do_not_wait(producers: Producers) -> 
     producers.send(0, 7)
     producers.plain("plain")
     producers.send(0, 8)
-    producers.asked[1].then(0)
+    producers.asked[1].on_result(0)
     producers.send(1, 8)
     assert producers.written() == [("plain", 0, 0), ("8:0", 0, 1), ("8:1", 0, 2)]
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("7:0", 0, 3)]
 
 
@@ -172,7 +172,7 @@ def test_later_batches_of_the_producer_follow_in_order(producers: Producers) -> 
     for sequence in range(4):
         producers.send(sequence)
     assert len(producers.asked) == 1
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [(f"7:{sequence}", 0, sequence) for sequence in range(4)]
 
 
@@ -181,7 +181,7 @@ def test_batch_waits_as_a_copy(producers: Producers) -> None:
     data = producers.send(0)
     expected = bytes(data)
     data[:] = bytes(len(data))
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("7:0", 0, 0)]
     log = producers.partition.log
     assert log is not None
@@ -192,23 +192,23 @@ def test_batch_waits_as_a_copy(producers: Producers) -> None:
 def test_error_rejects_the_batches_of_the_epoch(producers: Producers) -> None:
     for sequence in range(2):
         producers.send(sequence)
-    producers.asked[0].then(Error.NOT_COORDINATOR)
+    producers.asked[0].on_result(Error.NOT_COORDINATOR)
     assert producers.written() == [("7:0", Error.NOT_ENOUGH_REPLICAS, -1), ("7:1", Error.NOT_ENOUGH_REPLICAS, -1)]
     producers.send(1)
-    producers.asked[1].then(0)
+    producers.asked[1].on_result(0)
     assert producers.written() == [("7:1", Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)], "the first one comes again"
     producers.send(0)
-    producers.asked[2].then(0)
+    producers.asked[2].on_result(0)
     assert producers.written() == [("7:0", 0, 0)]
 
 
 def test_newer_epoch_behind_a_fenced_one_is_verified_by_itself(producers: Producers) -> None:
     producers.send(0, epoch=0, name="old")
     producers.send(0, epoch=1, name="new")
-    producers.asked[0].then(Error.PRODUCER_FENCED)
+    producers.asked[0].on_result(Error.PRODUCER_FENCED)
     assert producers.rig.answers() == [("old", Error.INVALID_PRODUCER_EPOCH, -1)]
     assert [(asked.epoch, asked.add) for asked in producers.asked[1:]] == [(1, True)]
-    producers.asked[1].then(0)
+    producers.asked[1].on_result(0)
     assert producers.written() == [("new", 0, 0)]
 
 
@@ -216,16 +216,16 @@ def test_marker_during_the_check_repeats_it_where_the_batch_adds_its_partition(p
     """TV2: the marker of the previous transaction has the epoch of the next one, which the batch may belong to."""
     producers.send(0)
     producers.end(epoch=0)
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("marker", 0, 0)] and len(producers.asked) == 2
-    producers.asked[1].then(0)
+    producers.asked[1].on_result(0)
     assert producers.written() == [("7:0", 0, 1)]
 
 
 def repeat(asked: Asked) -> None:
     """The coordinator is asked again, as the previous transaction was being completed."""
-    assert asked.again is not None
-    asked.again()
+    assert asked.before_repetition is not None
+    asked.before_repetition()
 
 
 def test_marker_before_a_repetition_repeats_nothing(producers: Producers) -> None:
@@ -234,7 +234,7 @@ def test_marker_before_a_repetition_repeats_nothing(producers: Producers) -> Non
     repeat(producers.asked[0])
     producers.end(epoch=0)
     repeat(producers.asked[0])
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("marker", 0, 0), ("7:0", 0, 1)]
     assert len(producers.asked) == 1
     assert not producers.log.producers.verifications
@@ -244,7 +244,7 @@ def test_marker_after_a_repetition_repeats_the_check(producers: Producers) -> No
     producers.send(0)
     repeat(producers.asked[0])
     producers.end(epoch=0)
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("marker", 0, 0)] and len(producers.asked) == 2
 
 
@@ -261,14 +261,14 @@ def test_marker_during_the_check_rejects_the_batch(producers: Producers) -> None
     """The coordinator's answer is about the transaction that the marker has ended: the batch is not in the next one."""
     producers.send(0, adds=False)
     producers.end(epoch=0)
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("7:0", Error.INVALID_TXN_STATE, -1), ("marker", 0, 0)]
 
 
 def test_marker_of_a_newer_epoch_fences_the_waiting_batch(producers: Producers) -> None:
     producers.send(0)
     producers.end(epoch=1)
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("7:0", Error.INVALID_PRODUCER_EPOCH, -1), ("marker", 0, 0)]
 
 
@@ -276,7 +276,7 @@ def test_repeated_batch_waits_behind_the_first_and_has_its_offset(producers: Pro
     """The client has repeated the request on another connection."""
     producers.send(0, name="first")
     producers.send(0, name="again")
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("first", 0, 0), ("again", 0, 0)]
 
 
@@ -293,7 +293,7 @@ def test_end_of_the_role_rejects_waiting_batches_and_ignores_the_answer(producer
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
         producers.partition.close(error)
     assert producers.written() == [("7:0", error, -1), ("7:1", error, -1)]
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == []
     log = producers.partition.log
     assert log is not None and log.log_end_offset == 0
@@ -304,16 +304,16 @@ def test_answer_of_an_earlier_leadership_is_ignored(producers: Producers) -> Non
     producers.partition.follow(state(2, 1, (1, 2), (1, 2)))
     producers.partition.lead(state(1, 2, (1,), (1,)), lambda: None)
     producers.send(0, name="after")
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("before", NOT_LEADER, -1)]
-    producers.asked[1].then(0)
+    producers.asked[1].on_result(0)
     assert producers.written() == [("after", 0, 0)]
 
 
 def test_new_leader_epoch_keeps_the_waiting_batches(producers: Producers) -> None:
     producers.send(0)
     producers.partition.lead(state(1, 5, (1,), (1,)), lambda: None)
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("7:0", 0, 0)]
 
 
@@ -322,7 +322,7 @@ def test_isr_below_the_minimum_after_the_check_rejects_the_batch(tmp_path: Path)
     producers.partition.lead(state(1, 1, (1, 2), (1, 2)), lambda: None)
     producers.send(0, acks=-1)
     producers.partition.receive_state(replace_isr(producers, (1,)))
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("7:0", Error.NOT_ENOUGH_REPLICAS, -1)]
 
 
@@ -336,7 +336,7 @@ def test_answer_during_a_pause_appends_after_it(producers: Producers) -> None:
     producers.send(1)
     producers.partition.pause(lambda: None)
     producers.send(2)
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == []
     producers.partition.resume()
     assert producers.written() == [(f"7:{sequence}", 0, sequence) for sequence in range(3)]
@@ -381,7 +381,7 @@ def test_exception_of_the_check_fails_its_batch_alone(producers: Producers, capl
     assert [str(error) for error in reported] == ["no coordinator"]
     producers.checks.check = check  # type: ignore[method-assign]
     producers.send(0)
-    producers.asked[0].then(0)
+    producers.asked[0].on_result(0)
     assert producers.written() == [("7:0", 0, 0)]
 
 
@@ -426,6 +426,6 @@ def test_clients_before_produce_11_do_not_receive_transaction_abortable() -> Non
 def test_unknown_producer_takes_no_memory(producers: Producers, error: int, kept: bool, adds: bool) -> None:
     """After other errors the client may send the batch again: later ones must not be appended before it."""
     producers.send(0, adds=adds)
-    producers.asked[0].then(error)
+    producers.asked[0].on_result(error)
     assert producers.partition.log is not None
     assert bool(producers.partition.log.producers.verifications) is kept
