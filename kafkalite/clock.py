@@ -175,7 +175,7 @@ class ClockWatch:
         clock: both clocks.
         pause_ms: how long the wall clock is distrusted after a jump.
         logs_steps: log smaller steps, too, from `STEP_MS` on. A machine that was suspended looks the same: its
-            monotonic clock has stood.
+            monotonic clock was stopped.
     """
 
     def __init__(self, clock: Clock, pause_ms: int = PAUSE_MS, *, logs_steps: bool = False) -> None:

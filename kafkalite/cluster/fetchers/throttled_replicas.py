@@ -1,4 +1,4 @@
-"""Lets followers wait that exceed `follower.replication.throttled.rate`.
+"""Delays the fetches of followers that exceed `follower.replication.throttled.rate`.
 
 Source: RemoteLeaderEndPoint.shouldFollowerThrottle of Apache Kafka 3.9.
 """
@@ -10,7 +10,7 @@ from kafkalite.state.quotas.replication_quota import ReplicationQuota
 
 
 class ThrottledReplicas:
-    """The replicas of this broker that the replication quota of followers is about.
+    """The replicas of this broker that the replication quota of followers limits.
 
     Arguments:
         host: the broker.

@@ -198,6 +198,8 @@ class OwnAppend(Append):
         verification: "Verification | None" = None,
         marker_version: int = 0,
     ) -> None:
-        Append.__init__(self, memoryview(batch), ACKS_ALL, done)  # `super()` takes half as long as all the rest
+        Append.__init__(
+            self, memoryview(batch), ACKS_ALL, done
+        )  # `super()` costs half as much as the remaining statements
         self.verification = verification
         self.marker_version = marker_version

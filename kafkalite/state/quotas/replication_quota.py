@@ -12,7 +12,7 @@ ALL = "*"
 
 
 class SimpleRate(Rate):
-    """Values per second over at least one window, where `Rate` counts nearly all windows: no burst at the begin."""
+    """Values per second over at least one window, while `Rate` uses nearly all of them: a new rate allows no burst."""
 
     __slots__ = ()
 

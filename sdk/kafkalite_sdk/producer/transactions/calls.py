@@ -1,9 +1,9 @@
 """The calls of the application: begin, send offsets, commit, abort, and their waits.
 
 Invariants:
-1. The machine continues without a waiter: a cancelled or late call stops no abort and no commit whose EndTxn has left.
+1. The machine continues without a waiter: a cancelled or late call stops no abort and no commit whose EndTxn was sent.
    `begin` and `close` wait for what still runs.
-2. A deadline passes into an abort, unless the commit has left: then the outcome is unknown, and the next `commit`
+2. A deadline passes into an abort, unless EndTxn was sent: then the outcome is unknown, and the next `commit`
    returns it, also if the coordinator has answered meanwhile.
 """
 
@@ -22,7 +22,7 @@ from kafkalite_sdk.producer.transactions.participants import (
 from kafkalite_sdk.producer.transactions.state import OffsetsToSend, OpenTransaction, Phase
 from kafkalite_sdk.values import DetachedTransaction
 
-COMMIT_LEFT = "its commit has left, so it cannot be aborted; commit_transaction() waits for the outcome"
+COMMIT_LEFT = "its commit was sent, so it cannot be aborted; commit_transaction() waits for the outcome"
 
 
 class Transactions:
@@ -206,7 +206,7 @@ class Transactions:
 
         Raises:
             KafkaTimeoutError: the coordinator has not answered in time; the abort continues. ClientUseError: no
-            transaction is open, or its commit has left.
+            transaction is open, or its commit was sent.
         """
         machine = self.machine
         if machine.phase in (Phase.READY, Phase.STARTING) and machine.transaction.error is not None:

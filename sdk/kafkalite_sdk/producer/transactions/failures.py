@@ -29,13 +29,13 @@ def fenced_error(error: KafkaError, *, outcome_unknown: bool) -> KafkaError:
 
     Arguments:
         error: of the request.
-        outcome_unknown: a commit has left without an answer; the cause of the result is an OutcomeUnknownError then.
+        outcome_unknown: a commit was sent and has no response; the cause of the result is an OutcomeUnknownError then.
     """
     doubt = "; whether the last transaction was committed is not known" if outcome_unknown else ""
     reason = getattr(error, "message", None) or error
     fenced = error_for(KafkaErrorCode.PRODUCER_FENCED, f"{reason}{doubt}; {FENCED_TEXT}")
     if outcome_unknown:
-        fenced.__cause__ = OutcomeUnknownError("EndTxn has left, and its answer does not have the outcome")
+        fenced.__cause__ = OutcomeUnknownError("EndTxn was sent, and its response does not have the outcome")
     return fenced
 
 

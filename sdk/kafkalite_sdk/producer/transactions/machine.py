@@ -5,7 +5,7 @@ Pure: no I/O, no clock. The driver sends the call of `request` and passes its en
 
 Invariants:
 1. One request is open. Every transaction ends once: committed, aborted, or with a fatal error.
-2. EndTxn leaves when no record is open and all offsets are sent. Once a commit has left, only the coordinator decides.
+2. EndTxn leaves when no record is open and all offsets are sent. Once a commit was sent, only the coordinator decides.
 3. The coordinator owns the epoch: InitProducerId and, with version 2, EndTxn return it. No epoch is calculated here.
 4. An error that `reactions` calls abortable leads to FAILED, or during a commit to ABORTING; only the application or
    the end of its block leaves FAILED. After a fatal error nothing is sent.
@@ -112,7 +112,7 @@ class TransactionMachine:
             self._begin_abort()
 
     def abort(self) -> None:
-        """Abort the open transaction, unless its commit has left."""
+        """Abort the open transaction, unless its commit was sent."""
         committing = self.phase is Phase.COMMITTING and not self.transaction.end_sent
         if committing or self.phase in (Phase.OPEN, Phase.FAILED):
             self._begin_abort()

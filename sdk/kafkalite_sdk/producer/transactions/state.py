@@ -65,7 +65,7 @@ class OpenTransaction:
         recover: InitProducerId must return another epoch after the abort.
         abort_ended: EndTxn has aborted it, or the coordinator has rejected that.
         has_gap: a batch has failed, so that sequences of this epoch may be missing.
-        end_sent: EndTxn with a commit has left: the outcome is the coordinator's.
+        end_sent: EndTxn with a commit was sent: the outcome is the coordinator's.
         error: why it is aborted; None = the application has asked for it, or it is not aborted.
         partitions: those that the coordinator has confirmed (version 1).
         unconfirmed: those that it must confirm.
