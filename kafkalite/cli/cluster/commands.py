@@ -22,6 +22,7 @@ from kafkalite.cli.client_options import (
     zookeeper_config_option,
 )
 from kafkalite.cli.cluster.invalid_tree_nodes import one_line
+from kafkalite.cli.cluster.replica_counts import ReplicaCounts
 from kafkalite.cli.cluster.status import BrokerStatus, ClusterStatus, read_status
 from kafkalite.cli.cluster.up import ClusterProcesses
 from kafkalite.cli.connection import connect, open_client, require_brokers
@@ -33,7 +34,7 @@ DIRECTORY_COLUMNS = ("BROKER", "DIRECTORY", "STATE", "PARTITIONS", "BYTES", "TOT
 PARTITION_COLUMNS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "BYTES", "OFFSET-LAG", "FUTURE")
 REPLICA_COLUMNS = ("IMBALANCE", "LAG", "ISR-CHANGES")
 STATUS_COLUMNS = ("BROKER", "HOST", "PORT", "RACK", "CONTROLLER", "STATE", *REPLICA_COLUMNS, "COORDINATION")
-LEADERLESS_COLUMNS = ("TOPIC", "PARTITION", "REPLICAS")
+LEADERLESS_COLUMNS = ("TOPIC", "PARTITION", "REPLICAS", "ISR")
 LEADERLESS_MAX = 50
 NODE_COLUMNS = ("PATH", "REASON", "ACTION")
 NODES_MAX = 50
@@ -132,13 +133,13 @@ async def status(timeout: float, cluster: Cluster, as_json: bool) -> None:
 
     Any broker may be given. COORDINATION is the ZooKeeper or the coordination directory of a broker. A broker whose
     STATE is `cut off` does not reach it: it serves, but changes of topics, configs and in-sync replicas wait or fail.
-    With `no right`, it does not show the client its state.
+    With `no right`, it does not show the client its state. `not registered`: it has replicas, but is down.
     IMBALANCE is the share of the partitions whose first replica the broker has that others lead. After a restart it is
     not 0 until the controller elects them again (leader.imbalance.check.interval.seconds). LAG is the largest
     number of records that one of its replicas is behind the leader. ISR-CHANGES counts the changes of in-sync replicas
     that wait for the controller. The exit code is 1 if the cluster is not complete: no controller, a broker that is
-    silent or cut off, a partition without a leader or with a replica that is not in sync, a node of the tree with
-    invalid contents or an invalid name, which the cluster leaves out.
+    silent, cut off or not registered, a partition without a leader or with a replica that is not in sync, a node of the
+    tree with invalid contents or an invalid name, which the cluster leaves out.
     """
     async with open_client(cluster, Admin, environment=Environment()) as admin:
         found = await read_status(admin, timeout)
@@ -158,6 +159,7 @@ def status_object(found: ClusterStatus) -> dict[str, object]:
         "topics": found.topics,
         "partitions": found.partitions,
         "brokers": [each._asdict() for each in found.brokers],
+        "not_registered": found.not_registered,
         "without_leader": [each._asdict() for each in found.leaderless],
         **found.replicas._asdict(),
         "invalid_nodes": [each._asdict() for each in found.invalid_nodes],
@@ -181,6 +183,16 @@ def replica_cells(broker: BrokerStatus) -> tuple[object, ...]:
     return f"{broker.imbalance}%", broker.replica_lag, broker.pending_isr_changes
 
 
+def not_preferred_line(replicas: ReplicaCounts) -> str:
+    """The line about partitions not led by their first replica; names the election where it has effect."""
+    text = f"{replicas.not_preferred} partition(s) are not led by their first replica"
+    absent = replicas.not_preferred - replicas.electable
+    if not absent:
+        return f"{text}, as after a restart of its broker: `kafkalite topic elect-leaders` elects it"
+    text = f"{text}, which is down or not in sync in {absent} of them"
+    return f"{text}; `kafkalite topic elect-leaders` elects the others" if replicas.electable else text
+
+
 def print_status(found: ClusterStatus) -> None:
     """Print tables and the faults."""
     controller = "none" if found.controller is None else f"broker {found.controller}"
@@ -188,14 +200,12 @@ def print_status(found: ClusterStatus) -> None:
     click.echo(f"{found.topics} topic(s), {found.partitions} partition(s), {len(found.leaderless)} without a leader")
     click.echo(f"transaction.version {found.transaction_version}")
     if found.replicas.not_preferred:
-        click.echo(
-            f"{found.replicas.not_preferred} partition(s) are not led by their first replica, as after a restart of "
-            "its broker: `kafkalite topic elect-leaders` elects it"
-        )
+        click.echo(not_preferred_line(found.replicas))
     rows = [
         (*each[:4], "yes" if each.controller else "no", state_of(each), *replica_cells(each), each.coordination)
         for each in found.brokers
     ]
+    rows += [(each, *(None,) * 3, "no", "not registered", *(None,) * 4) for each in found.not_registered]
     print_rows(STATUS_COLUMNS, rows, False)
     if found.leaderless:
         print_rows(LEADERLESS_COLUMNS, found.leaderless[:LEADERLESS_MAX], False)

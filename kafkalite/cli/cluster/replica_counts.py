@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import TopicDescription
+from kafkalite_sdk.admin.topic_types import PartitionDescription
 
 from kafkalite.cli.replica_problems import Problem, effective_minimum, problems_of, read_minimums
 
@@ -17,11 +18,13 @@ class ReplicaCounts(NamedTuple):
         under_replicated: with replicas that are not in sync.
         under_min_isr: of these, with fewer than the effective minimum in sync: they reject acks=all.
         not_preferred: led by another replica than the first one.
+        electable: of these, with a first replica that is alive and in sync: an election makes it the leader.
     """
 
     under_replicated: int
     under_min_isr: int
     not_preferred: int
+    electable: int
 
 
 async def count_replicas(admin: Admin, topics: Collection[TopicDescription]) -> ReplicaCounts:
@@ -39,8 +42,15 @@ async def count_replicas(admin: Admin, topics: Collection[TopicDescription]) -> 
         for each in topic.partitions
         for problem in problems_of(each, effective_minimum(minimums, topic.name, each))
     )
-    moved = sum(each.leader not in (None, each.replicas[0]) for topic in topics for each in topic.partitions)
-    return ReplicaCounts(problems[Problem.UNDER_REPLICATED], problems[Problem.UNDER_MIN_ISR], moved)
+    moved = [each for topic in topics for each in topic.partitions if each.leader not in (None, each.replicas[0])]
+    electable = sum(map(is_electable, moved))
+    return ReplicaCounts(problems[Problem.UNDER_REPLICATED], problems[Problem.UNDER_MIN_ISR], len(moved), electable)
+
+
+def is_electable(partition: PartitionDescription) -> bool:
+    """Whether an election makes the first replica the leader: it is in sync and not offline."""
+    first = partition.replicas[0]
+    return first in partition.isr and first not in partition.offline_replicas
 
 
 def imbalances_of(topics: Iterable[TopicDescription]) -> dict[int, int]:

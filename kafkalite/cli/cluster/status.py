@@ -4,7 +4,7 @@ The controller knows the invalid nodes of the tree, and every broker why no cont
 asked, so it does not matter which one is given, or whether another controller is elected meanwhile.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite_sdk import Admin
@@ -49,11 +49,12 @@ class BrokerStatus(NamedTuple):
 
 
 class PartitionStatus(NamedTuple):
-    """A partition without a leader; `replicas`: the brokers that have it."""
+    """A partition without a leader; `replicas`: the brokers that have it, `isr`: those of them that may lead it."""
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
+    isr: tuple[int, ...]
 
 
 class ClusterStatus(NamedTuple):
@@ -63,6 +64,7 @@ class ClusterStatus(NamedTuple):
         cluster_id: its id.
         controller: broker id, None = no broker is the controller.
         brokers: all live brokers.
+        not_registered: ids of brokers that have replicas, but are down or have lost their session.
         errors: why brokers do not answer.
         topics, partitions: their numbers.
         leaderless: the partitions without a leader.
@@ -75,6 +77,7 @@ class ClusterStatus(NamedTuple):
     cluster_id: str
     controller: int | None
     brokers: list[BrokerStatus]
+    not_registered: list[int]
     errors: dict[int, KafkaError]
     topics: int
     partitions: int
@@ -88,6 +91,7 @@ class ClusterStatus(NamedTuple):
     def problems(self) -> list[str]:
         """One line for each fault; none = the cluster is complete."""
         found = [] if self.controller is not None else ["no broker is the controller"]
+        found += [f"broker {each} has replicas, but is not registered: start it" for each in self.not_registered]
         found += [failure_line(broker, error) for broker, error in self.errors.items()]
         trees = {each.coordination for each in self.brokers if each.answers and not each.denied}
         if len(trees) > 1:
@@ -99,7 +103,7 @@ class ClusterStatus(NamedTuple):
             if each.outage_s is not None
         ]
         if self.leaderless:
-            found.append(f"{len(self.leaderless)} partition(s) have no leader")
+            found.append(leaderless_line(self.leaderless))
         if self.replicas.under_replicated:
             found.append(
                 f"{self.replicas.under_replicated} partition(s) have replicas that are not in sync, "
@@ -117,6 +121,13 @@ def failure_line(broker: int, error: KafkaError) -> str:
         text = f"broker {broker} does not show its state: {error}"
         return with_user(with_right(error.code, text, "describe-configs"))
     return f"broker {broker} does not answer: {error}"
+
+
+def leaderless_line(leaderless: Sequence[PartitionStatus]) -> str:
+    """The line about partitions without a leader: only an in-sync replica is elected without loss."""
+    in_sync = sorted({broker for each in leaderless for broker in each.isr})
+    step = f": start broker {', '.join(map(str, in_sync))}, or see its log if it runs" if in_sync else ""
+    return f"{len(leaderless)} partition(s) have no leader{step}"
 
 
 def waiting_changes(broker: BrokerStatus) -> str:
@@ -164,6 +175,7 @@ async def read_status(admin: Admin, timeout_s: float) -> ClusterStatus:
         described.cluster_id,
         described.controller,
         brokers,
+        without_registration(topics, resources),
         errors,
         len(topics),
         partitions,
@@ -185,9 +197,15 @@ async def read_sessions(
     return (await admin.cluster.coordination(*asked, timeout=timeout_s)).results
 
 
+def without_registration(topics: Iterable[TopicDescription], registered: Container[int]) -> list[int]:
+    """Return the ids of brokers that have replicas, and are not among the registered ones, in order."""
+    replicas = {broker for topic in topics for each in topic.partitions for broker in each.replicas}
+    return sorted(broker for broker in replicas if broker not in registered)
+
+
 def without_leader(topics: Iterable[TopicDescription]) -> Iterable[PartitionStatus]:
     """Yield the partitions without a leader."""
     for topic in sorted(topics):
         for each in topic.partitions:
             if each.leader is None:
-                yield PartitionStatus(topic.name, each.partition, each.replicas)
+                yield PartitionStatus(topic.name, each.partition, each.replicas, each.isr)

@@ -93,9 +93,15 @@ def test_silent_brokers_and_partitions_without_a_leader_are_faults(cluster: Brok
     cluster.controller()
     wait_until(lambda: leaders_known_to(cluster, asked).count(-1) == len(lost), f"broker {asked} knows no leader")
     done = run("cluster", "status", "-b", cluster.address(asked), code=1)
-    assert "2 without a leader" in done.stdout and "kafkalite: 2 partition(s) have no leader\n" in done.stderr
+    assert "2 without a leader" in done.stdout
+    assert any(line.split()[:6] == [str(absent), "-", "-", "-", "no", "not"] for line in done.stdout.splitlines())
+    step = f": start broker {absent}, or see its log if it runs\n"
+    assert f"kafkalite: 2 partition(s) have no leader{step}" in done.stderr
+    assert f"kafkalite: broker {absent} has replicas, but is not registered: start it\n" in done.stderr
     found = status(cluster, asked, code=1)
-    assert found["without_leader"] == [{"topic": "orders", "partition": each, "replicas": [absent]} for each in lost]
+    assert found["not_registered"] == [absent]
+    of_absent = {"topic": "orders", "replicas": [absent], "isr": [absent]}
+    assert found["without_leader"] == [of_absent | {"partition": each} for each in lost]
     cluster.reconnect(absent)
     cluster.leader("orders", 2)
 

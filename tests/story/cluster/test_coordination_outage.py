@@ -48,7 +48,7 @@ def test_status_names_brokers_that_are_cut_off() -> None:
         connected._replace(broker=4, controller=False, denied=True, coordination=None),
     ]
     assert [state_of(each) for each in brokers] == ["answers", "cut off", "silent", "no right"]
-    status = ClusterStatus("id", 1, brokers, {}, 0, 0, [], ReplicaCounts(0, 0, 0), [], 0, 2)
+    status = ClusterStatus("id", 1, brokers, [], {}, 0, 0, [], ReplicaCounts(0, 0, 0, 0), [], 0, 2)
     assert status.problems == [
         "broker 2 has not reached zk:2181 for 12 s: "
         "it serves, but changes of topics, configs and in-sync replicas wait or fail; 3 of in-sync replicas wait"

@@ -8,6 +8,7 @@ from kafkalite_sdk import Admin
 from kafkalite_sdk.admin import Config, ConfigSource, Resource, TopicDescription
 from kafkalite_sdk.admin.topic_types import PartitionDescription
 
+from kafkalite.cli.cluster.commands import not_preferred_line
 from kafkalite.cli.cluster.replica_counts import ReplicaCounts, count_replicas, imbalances_of
 from kafkalite.cli.replica_problems import MIN_ISR
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
@@ -57,14 +58,28 @@ def test_only_configs_of_topics_that_are_under_replicated_are_read() -> None:
         topic("events", (1, 2)),
         topic("healthy", (1, 2, 3), leader=2),
     )
-    assert found == ReplicaCounts(under_replicated=3, under_min_isr=2, not_preferred=1)
+    assert found == ReplicaCounts(under_replicated=3, under_min_isr=2, not_preferred=1, electable=1)
     assert admin.asked == ["orders", "events"]
-    assert counted(Minimums(), topic("healthy", (1, 2, 3))) == ReplicaCounts(0, 0, 0)
+    assert counted(Minimums(), topic("healthy", (1, 2, 3))) == ReplicaCounts(0, 0, 0, 0)
+
+
+def test_first_replica_that_is_offline_or_not_in_sync_is_not_electable() -> None:
+    alive = PartitionDescription(0, 2, 0, (1, 2), (1, 2), ())
+    partitions = (alive, alive._replace(partition=1, offline_replicas=(1,)), alive._replace(partition=2, isr=(2,)))
+    found = counted(Minimums(orders=1), TopicDescription("orders", "id", False, partitions))
+    assert (found.not_preferred, found.electable) == (3, 1)
+
+
+def test_status_names_the_election_only_where_it_has_effect() -> None:
+    restarted, mixed, down = (not_preferred_line(ReplicaCounts(0, 0, 3, each)) for each in (3, 1, 0))
+    assert restarted.endswith("as after a restart of its broker: `kafkalite topic elect-leaders` elects it")
+    assert mixed.endswith("down or not in sync in 2 of them; `kafkalite topic elect-leaders` elects the others")
+    assert down == "3 partition(s) are not led by their first replica, which is down or not in sync in 3 of them"
 
 
 def test_topic_that_was_deleted_meanwhile_has_no_minimum() -> None:
     admin = Minimums(gone=error_for(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    assert counted(admin, topic("gone", (1,))) == ReplicaCounts(1, 0, 0)
+    assert counted(admin, topic("gone", (1,))) == ReplicaCounts(1, 0, 0, 0)
 
 
 def test_configs_that_cannot_be_read_are_an_error() -> None:
