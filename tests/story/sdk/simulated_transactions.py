@@ -102,7 +102,7 @@ class TransactionalApplication:
             await self._abort_or_close(producer)
         except KafkaError as error:  # also of an abort that continues: another producer waits for it
             self._world.count("failed")
-            if "committed is not known" in str(error):
+            if isinstance(error.__cause__, OutcomeUnknownError):
                 self.outcomes[number] = Outcome.UNKNOWN
             await self._close()
 
