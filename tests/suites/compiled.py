@@ -36,7 +36,7 @@ def librdkafka(checkout: Path, directory: Path, address: str, tests: Sequence[st
     build_librdkafka(checkout)
     path = str(kafka_release(directory))
     return sum(
-        run_librdkafka(checkout, test_conf(directory, address, each), {"TESTS": each, "KAFKA_PATH": path})
+        run_librdkafka(checkout, write_conf(directory, address, each), {"TESTS": each, "KAFKA_PATH": path})
         for each in tests or LIBRDKAFKA_TESTS
     )
 
@@ -69,7 +69,7 @@ def run_librdkafka(checkout: Path, conf: Path, variables: Mapping[str, str]) -> 
     return subprocess.run(["./test-runner", "-p1"], cwd=checkout / "tests", env=environment).returncode != 0
 
 
-def test_conf(directory: Path, address: str, test: str) -> Path:
+def write_conf(directory: Path, address: str, test: str) -> Path:
     """Write the settings of a test: with a login if the broker is secured, and the test does not refuse one."""
     login = {} if test in WITHOUT_LOGIN else librdkafka_login(address)
     path = directory / f"{test}.conf"

@@ -79,11 +79,12 @@ def run(checkout: Path, directory: Path, variables: Mapping[str, str], tests: Se
     environment |= {name: variables[name] for name in PATHS}
     runs = [each for each in RUNS if not tests or each["TESTS"] in tests]
     return sum(
-        run_librdkafka(checkout, test_conf(directory, variables, each["TESTS"]), environment | each) for each in runs
+        run_librdkafka(checkout, write_secured_conf(directory, variables, each["TESTS"]), environment | each)
+        for each in runs
     )
 
 
-def test_conf(directory: Path, variables: Mapping[str, str], test: str) -> Path:
+def write_secured_conf(directory: Path, variables: Mapping[str, str], test: str) -> Path:
     """Write the settings of a test."""
     path = directory / f"{test}.conf"
     login = TOKEN_LOGIN if test in WITH_TOKENS else PASSWORD_LOGIN
