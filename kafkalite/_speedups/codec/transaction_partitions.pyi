@@ -1,8 +1,8 @@
-def encode_partitions(partitions: frozenset[tuple[str, int]], flexible: bool) -> bytes:
+def encode_partitions(by_topic: dict[str, frozenset[int]], flexible: bool) -> bytes:
     """The topics and partitions of a transaction, each in order, as an array of TransactionLogValue.
 
     Arguments:
-        partitions: topics and partition indexes.
+        by_topic: the partition indexes of each topic.
         flexible: whether the version of the value is flexible.
 
     Raises: ValueError for a negative partition or a name that is too long for a string, OverflowError for a partition

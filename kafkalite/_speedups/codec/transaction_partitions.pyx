@@ -6,7 +6,6 @@ Source: TransactionLogValue.json of Apache Kafka 4.3.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy
@@ -18,88 +17,44 @@ cdef enum:
     DENSE = 16                    # indexes below this number per partition are put in order without comparisons
 
 
-cdef struct Found:                # a partition in the order of the set
-    int32_t topic
-    int32_t partition
-
-
-def encode_partitions(frozenset partitions not None, bint flexible):
+def encode_partitions(dict by_topic not None, bint flexible):
     """The field. See the .pyi."""
-    cdef dict numbers = {}        # of topics, in the order of the set
-    cdef Py_ssize_t count = len(partitions)
-    cdef Found *found = <Found *> PyMem_Malloc(max(count, 1) * sizeof(Found))
-    cdef int32_t *ordered = <int32_t *> PyMem_Malloc(max(count, 1) * sizeof(int32_t))
-    try:
-        if found == NULL or ordered == NULL:
-            raise MemoryError
-        number_topics(partitions, numbers, found)
-        return encode_topics(numbers, found, ordered, count, flexible)
-    finally:
-        PyMem_Free(found)
-        PyMem_Free(ordered)
-
-
-cdef int number_topics(frozenset partitions, dict numbers, Found *found) except -1:
-    """Replace each topic by a number."""
-    cdef Py_ssize_t at = 0
-    cdef str topic, last = None
-    cdef int32_t number = 0
-    for each in partitions:
-        if not isinstance(each, tuple) or PyTuple_GET_SIZE(each) != 2:
-            raise TypeError(f"{each!r} is not a topic and a partition")
-        topic = <str?> <object> PyTuple_GET_ITEM(each, 0)
-        if topic is not last:
-            number = numbers.setdefault(topic, len(numbers))
-            last = topic
-        found[at].topic = number
-        found[at].partition = <object> PyTuple_GET_ITEM(each, 1)
-        at += 1
-    return 0
-
-
-cdef bytes encode_topics(dict numbers, Found *found, int32_t *ordered, Py_ssize_t count, bint flexible):
-    cdef Py_ssize_t topics = len(numbers), at, size, begin = 0
-    cdef Py_ssize_t *ends = <Py_ssize_t *> PyMem_Calloc(topics + 1, sizeof(Py_ssize_t))
-    cdef int32_t number
-    cdef list names = [(name, name.encode(), number) for name, number in sorted(numbers.items())]
-    cdef bytes encoded, out
+    cdef list topics = [((<str?> topic).encode(), by_topic[topic]) for topic in sorted(by_topic)]
+    cdef Py_ssize_t most = 1, size = count_size(len(topics), flexible)
+    cdef bytes name
+    cdef frozenset indexes
+    cdef int32_t *ordered
     cdef uint8_t *p
-    if ends == NULL:
+    for name, indexes in topics:
+        most = max(most, len(indexes))
+        size += topic_size(PyBytes_GET_SIZE(name), len(indexes), flexible)
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, size)
+    ordered = <int32_t *> PyMem_Malloc(most * sizeof(int32_t))
+    if ordered == NULL:
         raise MemoryError
     try:
-        for at in range(count):
-            ends[found[at].topic + 1] += 1
-        for at in range(topics):
-            ends[at + 1] += ends[at]
-        for at in range(count):   # afterwards ends[t] is the end of topic t
-            number = found[at].topic
-            ordered[ends[number]] = found[at].partition
-            ends[number] += 1
-        size = count_size(topics, flexible)
-        for _, encoded, number in names:
-            begin = ends[number - 1] if number else 0
-            size += topic_size(PyBytes_GET_SIZE(encoded), ends[number] - begin, flexible)
-            put_in_order(ordered + begin, ends[number] - begin)
-        out = PyBytes_FromStringAndSize(NULL, size)
-        p = put_count(<uint8_t *> PyBytes_AS_STRING(out), topics, flexible)
-        for _, encoded, number in names:
-            begin = ends[number - 1] if number else 0
-            p = put_topic(p, encoded, ordered + begin, ends[number] - begin, flexible)
+        p = put_count(<uint8_t *> PyBytes_AS_STRING(out), len(topics), flexible)
+        for name, indexes in topics:
+            put_in_order(indexes, ordered)
+            p = put_topic(p, name, ordered, len(indexes), flexible)
     finally:
-        PyMem_Free(ends)
+        PyMem_Free(ordered)
     assert p == <uint8_t *> PyBytes_AS_STRING(out) + size, "the field has another size"
     return out
 
 
-cdef int put_in_order(int32_t *indexes, Py_ssize_t count) except -1:
-    """Sort different indexes in place."""
-    cdef int32_t most = 0
-    cdef Py_ssize_t at, to = 0
+cdef int put_in_order(frozenset partitions, int32_t *indexes) except -1:
+    """Copy the indexes of a topic in order."""
+    cdef Py_ssize_t count = 0, at, to = 0
+    cdef int32_t most = 0, index
     cdef uint8_t *has
-    for at in range(count):
-        if indexes[at] < 0:
-            raise ValueError(f"the partition {indexes[at]} is negative")
-        most = max(most, indexes[at])
+    for each in partitions:
+        index = each
+        if index < 0:
+            raise ValueError(f"the partition {index} is negative")
+        most = max(most, index)
+        indexes[count] = index
+        count += 1
     if most >= DENSE * count:
         qsort(indexes, count, sizeof(int32_t), compare)
         return 0

@@ -16,8 +16,9 @@ Source: TransactionMarkerChannelManager.scala, TransactionMarkerRequestCompletio
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 from kafkalite.backoff import Backoff
@@ -30,6 +31,7 @@ from kafkalite.coordinators.transaction.sent_transactions import Partitions, Sen
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.transactions.partitions import TransactionPartitions
 from kafkalite.state.transactions.requests import SendMarkers
 
 LOGGER = logging.getLogger("kafkalite.coordinators")
@@ -102,25 +104,25 @@ class MarkerSender:
         if (before := of_shard.get(request.transactional_id)) is not None:
             before.stop_timer()
         of_shard[request.transactional_id] = transaction
-        if transaction.left:
-            few = len(transaction.left) <= DISPATCHED_AT_ONCE
-            self._dispatch_next(transaction, sorted(transaction.left) if few else list(transaction.left))
+        if request.partitions:
+            few = len(request.partitions) <= DISPATCHED_AT_ONCE
+            self._dispatch_next(transaction, iter(sorted(request.partitions) if few else request.partitions))
         else:
             self._complete(transaction)
 
-    def _dispatch_next(self, transaction: SentTransaction, partitions: list[TopicPartition]) -> None:
+    def _dispatch_next(self, transaction: SentTransaction, partitions: Iterator[TopicPartition]) -> None:
         """Dispatch some partitions of a new transaction, and the others in later loop iterations."""
-        others = partitions[DISPATCHED_AT_ONCE:]
-        self.dispatch({transaction: partitions[:DISPATCHED_AT_ONCE]})
-        if others:
-            self._host.clock.call_at(self._host.clock.monotonic(), self._dispatch_others, transaction, others)
+        dispatched = list(islice(partitions, DISPATCHED_AT_ONCE))
+        self.dispatch({transaction: dispatched})
+        if len(dispatched) == DISPATCHED_AT_ONCE:
+            self._host.clock.call_at(self._host.clock.monotonic(), self._dispatch_others, transaction, partitions)
 
-    def _dispatch_others(self, transaction: SentTransaction, partitions: list[TopicPartition]) -> None:
+    def _dispatch_others(self, transaction: SentTransaction, partitions: Iterator[TopicPartition]) -> None:
         if self.is_current(transaction):
             self._dispatch_next(transaction, partitions)
             self._host.replicas.write_pending()
 
-    def partitions_left(self, state_partition: int, transactional_id: str) -> frozenset[TopicPartition] | None:
+    def partitions_left(self, state_partition: int, transactional_id: str) -> TransactionPartitions | None:
         """Return the partitions of a transaction that are not known to have its marker; None: it is not sent.
 
         Arguments:
@@ -128,7 +130,9 @@ class MarkerSender:
             transactional_id: of the transaction.
         """
         transaction = self._sent.get(state_partition, {}).get(transactional_id)
-        return None if transaction is None else frozenset(transaction.left)
+        if transaction is None:
+            return None
+        return TransactionPartitions({topic: frozenset(indexes) for topic, indexes in transaction.left.items()})
 
     def forget(self, state_partition: int) -> None:
         """Send no markers of a shard any more: its machine was dropped."""
@@ -214,7 +218,7 @@ class MarkerSender:
             LOGGER.warning("%s: another broker coordinates the transaction", transaction.request.transactional_id)
             self._end(transaction)
             return
-        transaction.left.difference_update(each for each, error in errors.items() if error in DONE)
+        transaction.written(each for each, error in errors.items() if error in DONE)
         rejected = {each: error for each, error in errors.items() if error not in DONE}
         if rejected:
             self._repeat_later(transaction, rejected)

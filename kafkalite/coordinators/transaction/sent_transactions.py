@@ -1,5 +1,7 @@
 """What `marker_sender` keeps: the transactions whose markers are sent, and the markers for each other broker."""
 
+from collections.abc import Iterable
+
 from kafkalite.clock import Timer
 from kafkalite.model import TopicPartition
 from kafkalite.records.control import TransactionMarker
@@ -17,7 +19,7 @@ class SentTransaction:
         coordinator_epoch: of the shard.
 
     Attributes:
-        left: the partitions without a committed marker.
+        left: the partitions without a committed marker, by topic.
         failures: rejections in a row.
         delayed: partitions that wait for `timer`.
     """
@@ -30,10 +32,19 @@ class SentTransaction:
         self.marker = TransactionMarker(
             request.producer_id, request.epoch, request.commit, coordinator_epoch, int(request.version)
         )
-        self.left = set(request.partitions)
+        self.left = {topic: set(indexes) for topic, indexes in request.partitions.by_topic.items()}
         self.failures = 0
         self.delayed: list[TopicPartition] = []
         self.timer: Timer | None = None
+
+    def written(self, partitions: Iterable[TopicPartition]) -> None:
+        """The marker is committed in partitions, or they were deleted."""
+        for topic, index in partitions:
+            indexes = self.left.get(topic)
+            if indexes is not None:
+                indexes.discard(index)
+                if not indexes:
+                    del self.left[topic]
 
     def stop_timer(self) -> list[TopicPartition]:
         """Cancel the pause; returns the partitions that have waited."""

@@ -7,12 +7,10 @@ Source: TransactionLog.scala (valueToBytes, readTxnRecordValue) of Apache Kafka.
 """
 
 from collections.abc import Callable
-from itertools import chain, repeat
 
 from kafkalite._speedups.codec.transaction_partitions import encode_partitions
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.runtime.loader import RecordError
-from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored.record_types import write
 from kafkalite.protocol.stored.transaction_records import (
     STATUSES,
@@ -22,7 +20,8 @@ from kafkalite.protocol.stored.transaction_records import (
     read_value,
 )
 from kafkalite.records import Builder
-from kafkalite.state.transactions.metadata import NO_PARTITIONS, TransactionDeleted, TransactionMetadata
+from kafkalite.state.transactions.metadata import TransactionDeleted, TransactionMetadata
+from kafkalite.state.transactions.partitions import NO_INDEXES, NO_PARTITIONS, TransactionPartitions
 from kafkalite.state.transactions.states import TransactionState
 
 NO_PRODUCER = -1
@@ -79,7 +78,7 @@ class TransactionRecordSerde:
             return key, value
         flexible = version >= TAGGED_VERSION
         behind = PARTITIONS_AT + (EMPTY_COMPACT_ARRAY if flexible else EMPTY_ARRAY)
-        return key, value[:PARTITIONS_AT] + encode_partitions(record.partitions, flexible) + value[behind:]
+        return key, value[:PARTITIONS_AT] + encode_partitions(record.partitions.by_topic, flexible) + value[behind:]
 
     def decode(self, key: bytes, value: bytes | None) -> object | None:
         """The record; None for an unknown type. Raises: DecodeError, RecordError."""
@@ -141,11 +140,9 @@ def decode_value(transactional_id: str, stored: TransactionLogValue) -> Transact
     )
 
 
-def partitions_of(stored: TransactionLogValue) -> frozenset[TopicPartition]:
+def partitions_of(stored: TransactionLogValue) -> TransactionPartitions:
     """The partitions of the transaction; most records of a log have none."""
-    by_topic = stored.transaction_partitions
-    if not by_topic:
-        return NO_PARTITIONS
-    return frozenset(
-        chain.from_iterable(map(TopicPartition, repeat(each.topic), each.partition_ids) for each in by_topic)
-    )
+    by_topic: dict[str, frozenset[int]] = {}
+    for each in stored.transaction_partitions or ():
+        by_topic[each.topic] = by_topic.get(each.topic, NO_INDEXES).union(each.partition_ids)
+    return TransactionPartitions(by_topic) if by_topic else NO_PARTITIONS

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from kafkalite.coordinators.runtime.queries import Machines, query_all, query_command, when_committed
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.metadata import TransactionMetadata
+from kafkalite.state.transactions.partitions import TransactionPartitions
 from kafkalite.state.transactions.requests import (
     AddPartitions,
     EndTransaction,
@@ -23,7 +23,7 @@ from kafkalite.state.transactions.requests import (
 )
 from kafkalite.state.transactions.states import PREPARED
 
-PartitionsLeft = Callable[[int, str], frozenset[TopicPartition] | None]
+PartitionsLeft = Callable[[int, str], TransactionPartitions | None]
 
 
 class Completing(Protocol):

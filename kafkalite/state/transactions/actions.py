@@ -8,11 +8,11 @@ from kafkalite.state.effects import Effects, Now
 from kafkalite.state.transactions.metadata import (
     EPOCH_LAST,
     EPOCH_MAX,
-    NO_PARTITIONS,
     NONE,
     TransactionDeleted,
     TransactionMetadata,
 )
+from kafkalite.state.transactions.partitions import NO_PARTITIONS
 from kafkalite.state.transactions.requests import ProducerId, SendMarkers
 from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 from kafkalite.state.transactions.step import TransactionStep

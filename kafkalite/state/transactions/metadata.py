@@ -5,13 +5,12 @@ Source: TransactionMetadata.java of Apache Kafka.
 
 from typing import NamedTuple
 
-from kafkalite.model import TopicPartition
+from kafkalite.state.transactions.partitions import NO_PARTITIONS, TransactionPartitions
 from kafkalite.state.transactions.states import EpochRelation, TransactionState
 
 NONE = -1  # no producer id, epoch or time
 EPOCH_MAX = 32767  # only in markers: a client never has it
 EPOCH_LAST = EPOCH_MAX - 1  # the last one that a client gets from one producer id
-NO_PARTITIONS: frozenset[TopicPartition] = frozenset()  # one object of 216 bytes for all idle ids
 
 
 class TransactionMetadata(NamedTuple):
@@ -31,7 +30,7 @@ class TransactionMetadata(NamedTuple):
     timeout_ms: int
     updated_ms: int
     state: TransactionState = TransactionState.EMPTY
-    partitions: frozenset[TopicPartition] = NO_PARTITIONS
+    partitions: TransactionPartitions = NO_PARTITIONS
     start_ms: int = NONE
     previous_producer_id: int = NONE
     next_producer_id: int = NONE

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from kafkalite.model import TopicPartition
 from kafkalite.state.transactions.metadata import NONE
+from kafkalite.state.transactions.partitions import TransactionPartitions
 from kafkalite.state.transactions.states import TransactionVersion
 
 
@@ -70,5 +71,5 @@ class SendMarkers(NamedTuple):
     producer_id: int
     epoch: int
     commit: bool
-    partitions: frozenset[TopicPartition]
+    partitions: TransactionPartitions
     version: TransactionVersion

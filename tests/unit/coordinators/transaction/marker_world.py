@@ -17,6 +17,7 @@ from kafkalite.records.control import TransactionMarker
 from kafkalite.state.effects import Now
 from kafkalite.state.transactions.machine import TransactionMachine
 from kafkalite.state.transactions.metadata import TransactionMetadata
+from kafkalite.state.transactions.partitions import TransactionPartitions
 from kafkalite.state.transactions.requests import SendMarkers
 from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
@@ -104,7 +105,7 @@ class World:
         self, name: str, *partitions: tuple[str, int], commit: bool = True, epoch: int = 5, next_producer_id: int = -1
     ) -> None:
         """Decide a transaction and send its markers; `next_producer_id`: of the next one, -1 = the same."""
-        wanted = frozenset(TopicPartition(*each) for each in partitions)
+        wanted = TransactionPartitions.of(TopicPartition(*each) for each in partitions)
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         producer_id = int(name)
         metadata = TransactionMetadata(name, producer_id, epoch, 1_000, 0, state, wanted, version=2)

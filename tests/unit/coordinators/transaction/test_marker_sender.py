@@ -9,6 +9,7 @@ from kafkalite.coordinators.transaction.service import TransactionService
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.transactions.metadata import EPOCH_MAX, TransactionMetadata
+from kafkalite.state.transactions.partitions import TransactionPartitions
 from kafkalite.state.transactions.requests import SendMarkers
 from kafkalite.state.transactions.states import TransactionState, TransactionVersion
 from tests.unit.coordinators.transaction.marker_simulation import PAUSE_MS, MarkerSimulation
@@ -296,7 +297,7 @@ def test_completed_transaction_awaits_no_markers() -> None:
     """A machine that was loaded sends in slices: late results for its predecessor may have completed a transaction."""
     world = World({"t": [2]})
     world.prepare("7", ("t", 0))
-    request = SendMarkers("7", 7, 5, True, frozenset({TopicPartition("t", 0)}), TransactionVersion.TV1)
+    request = SendMarkers("7", 7, 5, True, TransactionPartitions.of([TopicPartition("t", 0)]), TransactionVersion.TV1)
     assert awaits_markers(world.machine, request)
     assert not awaits_markers(None, request)
     assert not awaits_markers(world.machine, request._replace(epoch=4))

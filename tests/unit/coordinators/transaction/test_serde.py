@@ -2,6 +2,7 @@
 
 from itertools import groupby
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,14 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored.record_types import write
 from kafkalite.protocol.stored.transaction_records import TransactionLogKey, TransactionLogValue
 from kafkalite.state.transactions.metadata import TransactionDeleted, TransactionMetadata
+from kafkalite.state.transactions.partitions import NO_PARTITIONS, TransactionPartitions
 from kafkalite.state.transactions.states import TransactionState
 
-PARTITIONS = frozenset((TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 0)))
+PARTITIONS = TransactionPartitions.of((TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 0)))
 EMPTY = TransactionMetadata("me", 5, 3, 60_000, 1_000)
 ONGOING = EMPTY._replace(state=TransactionState.ONGOING, partitions=PARTITIONS, start_ms=900, version=2)
 PREPARED = ONGOING._replace(state=TransactionState.PREPARE_COMMIT, previous_producer_id=5, next_producer_id=9)
-COMPLETE = PREPARED._replace(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+COMPLETE = PREPARED._replace(state=TransactionState.COMPLETE_COMMIT, partitions=NO_PARTITIONS)
 
 
 @pytest.mark.parametrize("metadata", [EMPTY, ONGOING, PREPARED, COMPLETE], ids=lambda each: each.state.name)
@@ -50,17 +52,17 @@ def test_partitions_are_encoded_in_order_as_by_the_codec(version: int, seed: int
         transaction_start_timestamp_ms=900,
         client_transaction_version=2 * version,
     )
-    metadata = ONGOING._replace(partitions=frozenset(chosen), version=2 * version)
+    metadata = ONGOING._replace(partitions=TransactionPartitions.of(chosen), version=2 * version)
     serde = TransactionRecordSerde(lambda: version)
     encoded = serde.encode(metadata)
     assert encoded == write(TransactionLogKey(transactional_id="me"), value, version)
     assert serde.decode(*encoded) == metadata
 
 
-@pytest.mark.parametrize("wrong", [("a", -1), ("a", 2**31), ("a" * 40_000, 0), (b"a", 0), ("a",), "ab"])
-def test_wrong_partitions_are_refused(wrong: tuple[str, int]) -> None:
+@pytest.mark.parametrize("wrong", [("a", -1), ("a", 2**31), ("a" * 40_000, 0), (b"a", 0), ("a", "b")])
+def test_wrong_partitions_are_refused(wrong: tuple[Any, Any]) -> None:
     with pytest.raises((ValueError, TypeError, OverflowError)):
-        encode_partitions(frozenset((wrong, ("b", 1))), True)
+        encode_partitions({wrong[0]: frozenset((wrong[1],)), "b": frozenset((1,))}, True)
 
 
 def test_version_0_lacks_what_transaction_version_2_needs() -> None:

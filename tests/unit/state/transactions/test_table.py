@@ -18,6 +18,7 @@ from kafkalite.state.effects import ENVIRONMENT, Effects, Now
 from kafkalite.state.transactions import actions
 from kafkalite.state.transactions.machine import STEP_IDS, TransactionMachine
 from kafkalite.state.transactions.metadata import TransactionMetadata
+from kafkalite.state.transactions.partitions import TransactionPartitions
 from kafkalite.state.transactions.requests import (
     AddPartitions,
     AllocateProducerId,
@@ -57,7 +58,7 @@ def machine_in(state: TransactionState, epoch: int = 0, version: TransactionVers
     """A machine with the id `t` in a state, after an overflow if its epoch is 0."""
     machine = TransactionMachine(level=lambda: version)
     is_open = state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
-    partitions = frozenset({PARTITION} if is_open else ())
+    partitions = TransactionPartitions.of([PARTITION] if is_open else [])
     metadata = TransactionMetadata("t", 7, epoch, 60_000, 900_000, state, partitions, 990_000, 6)
     last = epoch - 1 if epoch else 32766
     machine.apply(metadata._replace(last_producer_epoch=last, version=version if version is TV2 else 0))
