@@ -42,19 +42,33 @@ class RaisedIds(NamedTuple):
     last: int
 
 
-def take_block(session: Coordination, broker_id: int, then: ThenBlock) -> None:
-    """Allocate the next block for `broker_id` over `session`; `then` receives its ids, or None after a failure."""
+def take_block(
+    session: Coordination, broker_id: int, then: ThenBlock, report: Callable[[znodes.ZnodeError], object]
+) -> None:
+    """Allocate the next block of producer ids.
+
+    Arguments:
+        session: with the coordination service.
+        broker_id: of this broker, for the node.
+        then: receives the ids of the block, or None after a failure.
+        report: called before with the error of an invalid node.
+    """
 
     def read(outcome: Outcome) -> None:
         if outcome.error is not None:
             then(None)
             return
-        first = last_assigned(outcome.value[0]) + 1
+        try:
+            first = last_assigned(outcome.value[0]) + 1
+        except znodes.ZnodeError as error:
+            report(error)
+            then(None)
+            return
         block = range(first, first + BLOCK)
 
         def written(outcome: Outcome) -> None:
             if isinstance(outcome.error, BadVersionError):  # another broker has changed the node
-                take_block(session, broker_id, then)
+                take_block(session, broker_id, then, report)
             else:
                 then(block if outcome.error is None else None)
 

@@ -31,8 +31,10 @@ from kafkalite.coordination.errors import (
 from kafkalite.coordination.tree import CreatedNode, Operation, Set
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition, uuid_from_text
+from kafkalite.rate_limited_log import RateLimitedLog
 
 LOGGER = logging.getLogger("kafkalite.cluster")
+NO_PRODUCER_IDS = "%s; no producer ids are assigned until it is repaired"
 EXPIRATION_CHECK_S = 60.0  # between searches for expired znodes
 EXPIRATION_PAUSE_S = 0.1  # between transactions that delete `EXPIRED_MAX` of them
 
@@ -56,6 +58,7 @@ class MetadataStore:
     def __init__(self, session: Coordination, clock: Clock) -> None:
         self._session = session
         self._clock = clock
+        self._log = RateLimitedLog(LOGGER, clock)
         self.configs = ConfigWriter(session, self._write_configs)
         self._expiring = ExpiringNodes(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
@@ -345,7 +348,11 @@ class MetadataStore:
 
     def take_producer_ids(self, then: Callable[[range | None], None]) -> None:
         """Allocate the next block of producer ids by compare-and-set; `then` receives None after a failure."""
-        take_block(self._session, self._broker_id, then)
+        take_block(self._session, self._broker_id, then, self._report_producer_ids)
+
+    def _report_producer_ids(self, error: znodes.ZnodeError) -> None:
+        """The node is invalid. Clients ask for ids again and again."""
+        self._log(logging.ERROR, "producer ids", NO_PRODUCER_IDS, error)
 
     async def raise_producer_ids(
         self, found: int, *, later: Callable[[Sequence[Operation]], object] | None = None, force: bool = False
@@ -364,7 +371,7 @@ class MetadataStore:
         try:
             raised: RaisedIds | None = await await_completion(lambda then: raising(then=then))
         except znodes.ZnodeError as error:
-            LOGGER.error("%s; no producer ids are assigned until it is repaired", error)
+            LOGGER.error(NO_PRODUCER_IDS, error)
             return None
         except ConnectionLossError:
             if later is None or self._session.lost:
