@@ -225,7 +225,7 @@ async def test_request_with_all_partitions_appends_few_records(client: Client, p
 async def test_request_memory_has_the_waiting_batches(client: Client, producer: Producer) -> None:
     checks = client.broker.replicas.transaction_checks
     asked: list[Any] = []
-    checks.check = lambda *_args, then, **_named: asked.append(then)  # type: ignore[method-assign]
+    checks.check = lambda *_args, on_result, **_named: asked.append(on_result)  # type: ignore[method-assign]
     hub = Hub(client.broker)
     wire, batch = Wire(hub), producer.batch(bytes(100_000))
     wire.send((produce_request("t", (0, batch), transactional_id="me"), TV2))
