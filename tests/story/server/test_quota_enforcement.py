@@ -279,6 +279,18 @@ async def test_each_request_is_charged_its_share_of_the_time_beside_the_handlers
     quotas.limit(("user", "alice"), request_percentage=1e-3)  # 100 us in all windows
     wire.send(METADATA)
     assert (await wire.answer()).throttle_time_ms == 1000
+    assert enforced.loop_time.continued_ns == 0, "no callback has continued a request"
+
+
+async def test_time_of_a_callback_that_continues_a_request_is_charged_once(quotas: Quotas) -> None:
+    quotas.limit(("user", "alice"), request_percentage=1e6)
+    wire = quotas.wire()
+    wire.send(fetch(max_wait_ms=1000, min_bytes=1_000_000))
+    enforced = quotas.client.broker.quotas.enforced
+    assert enforced is not None and enforced.loop_time.continued_ns == 0 and wire.answers() == []
+    quotas.pass_ms(1000)
+    await wire.answer()
+    assert enforced.loop_time.continued_ns >= TICK_NS
 
 
 def new_topics(*names: str, partitions: int) -> CreateTopicsRequest:

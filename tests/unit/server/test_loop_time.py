@@ -18,9 +18,9 @@ class Thread:
     def __init__(self, drivers: int = 1) -> None:
         self.now_ms = self.cpu_ns = 0
         self.hubs: list[Any] = [Driver() for _ in range(drivers)]
-        self.time = LoopTime(lambda: self.now_ms, lambda: self.cpu_ns)
+        self.time = LoopTime(lambda: self.cpu_ns)
         for hub in self.hubs:
-            self.time.add(hub)
+            self.time.add(hub, 0)
 
     def serve(self, requests: int, handler_ns: int, beside_ns: int, hub: int = 0) -> None:
         self.hubs[hub].requests += requests
@@ -64,9 +64,9 @@ def test_driver_of_a_first_client_begins_a_period() -> None:
     thread = Thread()
     late = Driver()
     late.requests, late.handled_ns, thread.cpu_ns = 10_000, 10_000 * US, 20_000 * US
-    thread.time.add(late)
+    thread.time.add(late, 0)
     thread.serve(100, 30 * US, 50 * US)
-    thread.time.add(late)
+    thread.time.add(late, 500)
     assert thread.pass_period() == 50 * US
 
 
@@ -92,3 +92,11 @@ def test_few_requests_keep_the_share_of_the_period_before() -> None:
     thread.pass_period()
     thread.serve(1, 30 * US, 400 * US)
     assert thread.pass_period() == 50 * US
+
+
+def test_time_of_continued_requests_is_not_shared() -> None:
+    """It is charged to the request that is continued."""
+    thread = Thread()
+    thread.serve(100, 30 * US, 50 * US)
+    thread.time.continued_ns += 1000 * US
+    assert thread.pass_period() == 40 * US

@@ -58,7 +58,7 @@ class BrokerQuotas:
         self._broker = broker
         self._known: dict[QuotaEntity, dict[str, float]] = {}
         self._limited: dict[tuple[Principal | None, str | None], bool] = {}  # by principal and client id
-        self.loop_time = LoopTime(self.now_ms)
+        self.loop_time = LoopTime()
         self.producer = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows))
         self.consumer = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows))
         self.request = ClientLimits(lambda limit, _now_ms: PacedMeter(limit, windows, windows.size_ms))
@@ -99,7 +99,7 @@ class BrokerQuotas:
         try:
             return self._limited[client]
         except KeyError:
-            self.loop_time.add(connection.hub)
+            self.loop_time.add(connection.hub, self.now_ms())
             names = user_of(connection), client_id or ""
             subjects = self.producer, self.consumer, self.request, self.mutation
             limited = any(each.limit_of(*names) is not None for each in subjects)

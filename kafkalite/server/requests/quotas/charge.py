@@ -33,13 +33,14 @@ class Charge:
         exempt: nothing is charged.
     """
 
-    __slots__ = ("_began_ns", "_client", "_quotas", "_reply", "_spent_ns", "_throttle", "exempt")
+    __slots__ = ("_began_ns", "_client", "_is_continued", "_quotas", "_reply", "_spent_ns", "_throttle", "exempt")
 
     def __init__(self, quotas: BrokerQuotas, reply: Reply, client_id: str) -> None:
         self._quotas = quotas
         self._reply = reply
         self._client = user_of(reply.connection), client_id
         self._began_ns: int | None = 0
+        self._is_continued = False
         self._spent_ns = quotas.loop_time.share_ns
         self._throttle: tuple[int, str] | None = None  # until when, and the quota
         self.exempt = False
@@ -61,6 +62,7 @@ class Charge:
 
     def resume(self) -> None:
         """The request is continued."""
+        self._is_continued = True
         self._began_ns = self._reply.connection.hub.ns_since_look()
 
     def pause(self) -> None:
@@ -73,8 +75,11 @@ class Charge:
     def _add_time(self) -> None:
         if self._began_ns is not None:
             now_ns = self._reply.connection.hub.ns_since_look()
-            self._spent_ns += max(0, now_ns - self._began_ns)
+            spent_ns = max(0, now_ns - self._began_ns)
+            self._spent_ns += spent_ns
             self._began_ns = now_ns
+            if self._is_continued:  # the hub has the time of the handler
+                self._quotas.loop_time.continued_ns += spent_ns
 
     def _charge_time(self) -> int:
         """Charge the time since the last call; returns the throttle time."""

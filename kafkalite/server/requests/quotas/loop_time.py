@@ -19,39 +19,45 @@ class LoopTime:
     """The share of one request.
 
     Arguments:
-        now_ms: the time of the quotas.
         cpu_ns: CPU time of the thread of the event loop.
 
     Attributes:
         hubs: drivers of the listeners whose requests are counted.
+        continued_ns: time of the callbacks that continue charged requests; it is charged to them.
         share_ns: the time beside the handler that a request is charged.
     """
 
-    def __init__(self, now_ms: Callable[[], int], cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
-        self._now_ms = now_ms
+    def __init__(self, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
         self._cpu_ns = cpu_ns
         self.hubs: set[Hub] = set()
+        self.continued_ns = 0
         self.share_ns = 0
-        self._begin_period()
+        self._begin_period(0)
 
-    def _begin_period(self) -> None:
-        self._began_ms, self._began = self._now_ms(), self._counts()
+    def _begin_period(self, now_ms: int) -> None:
+        self._began_ms, self._began = now_ms, self._counts()
 
     def _counts(self) -> tuple[int, int]:
-        """The number of requests, and the time beside their handlers."""
-        return sum(hub.requests for hub in self.hubs), self._cpu_ns() - sum(hub.handled_ns for hub in self.hubs)
+        """The number of requests, and the time that is charged to none of them."""
+        charged_ns = self.continued_ns + sum(hub.handled_ns for hub in self.hubs)
+        return sum(hub.requests for hub in self.hubs), self._cpu_ns() - charged_ns
 
-    def add(self, hub: Hub) -> None:
-        """Count the requests of a driver."""
+    def add(self, hub: Hub, now_ms: int) -> None:
+        """Count the requests of a driver.
+
+        Arguments:
+            hub: the driver.
+            now_ms: the time of the quotas.
+        """
         if hub not in self.hubs:
             self.hubs.add(hub)
-            self._begin_period()
+            self._begin_period(now_ms)
 
     def update(self, now_ms: int) -> None:
-        """A request is charged: compute the share once per period."""
+        """Compute the share once per period; called at each charge. `now_ms`: the time of the quotas."""
         if now_ms - self._began_ms < PERIOD_MS:
             return
         (requests_before, beside_before), (requests, beside_ns) = self._began, self._counts()
         if requests - requests_before >= REQUESTS_MIN:
             self.share_ns = min(max(0, beside_ns - beside_before) // (requests - requests_before), SHARE_NS_MAX)
-        self._begin_period()
+        self._begin_period(now_ms)
